@@ -1,0 +1,5 @@
+"""``python -m dsup``."""
+
+from dsup.cli.entry import main
+
+main()

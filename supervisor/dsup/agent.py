@@ -1,0 +1,265 @@
+"""The agent: one loop, one thread. Edges see, ``decide`` decides, edges do.
+
+It turns what descriptors and clocks tell into events, asks the state machine, and
+carries its commands out. It never blocks: whatever may (file systems, the console) is
+an aide's work, behind a descriptor and a deadline. After the first rank runs it opens
+nothing outside /proc.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import deque
+from functools import partial
+from typing import Final, assert_never
+
+from dsup.attempt import Attempt
+from dsup.core import commands as cmd
+from dsup.core import events as ev
+from dsup.core import machine
+from dsup.core.errors import DsupError, SpawnError
+from dsup.core.job import Job
+from dsup.core.job import command as command_line
+from dsup.core.state import Stage
+from dsup.edges import group
+from dsup.edges.aide import Aides
+from dsup.edges.loop import Loop
+from dsup.linux import signals, tree
+from dsup.linux.guardian import Guardian
+from dsup.recorder import Recorder
+
+LOOK_S: Final = 1.0
+"""The loop turns at least this often, so that a stall of its own is seen."""
+
+STALL_S: Final = 1.0
+_KILL_ROUND_S: Final = 0.05
+_NICE: Final = -5
+
+
+def run(job: Job, guardian: Guardian) -> int:
+    """Supervise a job to its end and return the exit code of the run.
+
+    Args:
+        job: what to do.
+        guardian: the process that cleans up if this one is killed.
+    """
+    group.close_on_exec()
+    return Agent(job, guardian).run()
+
+
+class Agent:
+    """Carries a job out; owns every edge and the state between them."""
+
+    def __init__(self, job: Job, guardian: Guardian) -> None:
+        self._job = job
+        self._state = machine.initial(job.spec)
+        self._events: deque[ev.Event] = deque()
+        self._loop = Loop()
+        self._aides = Aides(self._loop)
+        self._ranks = group.WorkerGroup()
+        self._recorder = Recorder(job, guardian, self._loop)
+        self._attempt = Attempt(job, self._aides, self._recorder, self._post)
+        self._recorder.on_directories = self._attempt.on_directories
+        self._helpers_told = False
+        self._exit_code: int | None = None
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+        self._signals = signals.descriptor()
+        self._loop.watch(self._signals, self._on_signals)
+        self._loop.watch(guardian.pidfd, partial(self._on_guard_gone, guardian.pidfd))
+
+    def run(self) -> int:
+        """Turn the loop until the run is over, then have everything written."""
+        self._post(ev.Launched("launched", time.monotonic()))
+        self._answer()
+        while self._exit_code is None:
+            self._turn()
+        self._recorder.end()
+        while not self._recorder.ended or self._aides.pids:
+            deadlines = self._recorder.deadline(), self._aides.deadline()
+            self._loop.turn(min(deadlines))
+            self._recorder.on_tick()
+            self._aides.expire(time.monotonic())
+        return self._exit_code
+
+    def _turn(self) -> None:
+        now_s = time.monotonic()
+        looks = _KILL_ROUND_S if self._state.stage is Stage.KILLING else LOOK_S
+        overdue_s = self._loop.turn(
+            min(
+                machine.deadline(self._state),
+                self._aides.deadline(),
+                self._recorder.deadline(),
+                now_s + looks,
+            )
+        )
+        now_s = time.monotonic()
+        if overdue_s > STALL_S:
+            self._events.appendleft(ev.LoopStalled("loop_stalled", now_s, overdue_s))
+        self._aides.expire(now_s)
+        self._answer()
+        if now_s >= machine.deadline(self._state):
+            self._post(ev.Tick("tick", now_s))
+        self._answer()
+        while self._look_for_leftovers():
+            self._answer()
+        tree.reap_adopted(self._owned)
+        self._recorder.on_tick()
+
+    @property
+    def _owned(self) -> set[int]:
+        """Children whose exit status somebody here waits for."""
+        return {*self._ranks.pids, *self._aides.pids, *self._spared}
+
+    @property
+    def _spared(self) -> set[int]:
+        """Children that are not the ranks' doing."""
+        return {*self._aides.pids, *self._recorder.pids, *self._attempt.helpers}
+
+    def _post(self, event: ev.Event) -> None:
+        self._events.append(event)
+
+    def _answer(self) -> None:
+        """Let the machine answer what has happened, until nothing is left to answer."""
+        while self._events:
+            event = self._events.popleft()
+            before = self._state
+            self._state, commands = machine.decide(before, event)
+            for command in commands:
+                self._carry_out(command)
+            self._recorder.record(event, commands)
+            self._recorder.narrate(before, event, self._state, self._attempt.view())
+        self._recorder.flush()
+
+    def _carry_out(self, command: cmd.Command) -> None:
+        match command:
+            case cmd.Prepare():
+                self._attempt.prepare(command.attempt)
+            case cmd.Spawn():
+                self._spawn()
+            case cmd.SignalRanks():
+                self._ranks.signal(command.ranks, command.signum)
+            case cmd.PassOn():
+                deaf = self._ranks.pass_on(command.ranks, command.signum)
+                self._recorder.say_deaf(deaf, command.signum)
+            case cmd.TerminateHelpers():
+                group.terminate_helpers(self._spared)
+            case cmd.KillAll():
+                tree.kill(self._spared)
+            case cmd.CloseAttempt():
+                kept = self._state.succeeded and self._job.spec.keep_helpers
+                self._attempt.close(keep_tmp=kept)
+            case cmd.Scan():
+                self._attempt.scan()
+            case cmd.Propose():
+                self._agree(command)
+            case cmd.Exit():
+                self._exit_code = command.code
+            case _:
+                assert_never(command)
+
+    def _spawn(self) -> None:
+        """Start the ranks, then what reads their output, then nothing else waits."""
+        number = self._state.attempt
+        self._helpers_told = False
+        argv = command_line(self._job, self._attempt.view().resume_from)
+        page = self._attempt.page
+        if page is None:
+            raise DsupError("cannot start ranks, because nothing was prepared")
+        started = []
+        os.setpriority(os.PRIO_PROCESS, 0, self._nice)
+        try:
+            environments = self._attempt.environments()
+            for rank in self._ranks.spawn(argv, environments, page.fd):
+                started.append(rank)
+                self._attempt.add(rank)
+                self._loop.watch(rank.pidfd, partial(self._on_rank, rank))
+                now_s = time.monotonic()
+                self._post(
+                    ev.RankStarted("rank_started", now_s, number, rank.rank, rank.pid)
+                )
+            self._attempt.start_store()
+        except SpawnError as error:
+            self._cannot("spawn_error", error.exit_code, str(error))
+        except OSError as error:
+            reason = f"cannot start rank {len(started)}, because {error.strerror}"
+            advice = "(raise the limit of processes: ulimit -u, pids.max)"
+            self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
+        self._recorder.start(number, started)
+        self._be_quick()
+
+    def _be_quick(self) -> None:
+        """Ask for the processor before busy ranks; only root is given it."""
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, self._nice + _NICE)
+        except PermissionError:
+            return
+
+    def _cannot(self, cause: str, code: int, reason: str) -> None:
+        now_s = time.monotonic()
+        event = ev.Cannot("cannot", now_s, self._state.attempt, cause, code, reason)
+        self._post(event)
+
+    def _agree(self, plan: cmd.Propose) -> None:
+        """One node agrees with itself."""
+        now_s = time.monotonic()
+        self._post(
+            ev.PlanAgreed(
+                "plan_agreed",
+                now_s,
+                plan.attempt,
+                plan.restart_at_s,
+                plan.code,
+                plan.reason,
+            )
+        )
+
+    def _on_rank(self, rank: group.Rank) -> None:
+        self._loop.unwatch(rank.pidfd)
+        status = self._ranks.reap(rank)
+        now_s, number = time.monotonic(), self._state.attempt
+        first = status != 0 and self._state.failed is None
+        dying = self._ranks.dying() if first else ()
+        step, best = self._attempt.step(), self._state.best_step
+        if step is not None and (best is None or step > best):
+            self._post(ev.Progressed("progressed", now_s, number, step))
+        late_s = self._loop.late_s
+        self._post(
+            ev.RankExited(
+                "rank_exited", now_s, late_s, number, rank.rank, status, dying
+            )
+        )
+
+    def _on_signals(self) -> None:
+        for signum, sender in signals.read(self._signals):
+            if signum != signal.SIGCHLD:
+                now_s = time.monotonic()
+                self._post(ev.Signalled("signalled", now_s, signum, sender))
+            elif self._attempt.store_ended():
+                reason = "the store of the ranks ended (is torch installed?)"
+                self._cannot("store_lost", 1, reason)
+
+    def _on_guard_gone(self, pidfd: int) -> None:
+        self._loop.unwatch(pidfd)
+        self._post(ev.GuardLost("guard_lost", time.monotonic()))
+
+    def _look_for_leftovers(self) -> bool:
+        """Look what the ranks have left behind; return whether that is news."""
+        state = self._state
+        ending = state.stage is Stage.TERMINATING and state.succeeded
+        if not ending and state.stage is not Stage.KILLING:
+            return False
+        names, total = group.helpers_left(self._spared)
+        now_s = time.monotonic()
+        if total == 0 and not self._ranks.pids:
+            self._post(ev.GroupEmpty("group_empty", now_s, state.attempt))
+            return True
+        if state.stage is Stage.KILLING:
+            tree.kill(self._spared)
+            return False
+        if self._helpers_told:
+            return False
+        self._helpers_told = True
+        self._post(ev.HelpersLeft("helpers_left", now_s, state.attempt, names, total))
+        return True

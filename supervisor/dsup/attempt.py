@@ -1,0 +1,256 @@
+"""What the agent holds for one attempt: port, heartbeat page, TMPDIR, checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, Protocol
+
+from dsup.core import environment
+from dsup.core import events as ev
+from dsup.core.errors import SpecError
+from dsup.core.job import Job
+from dsup.core.machine import PREPARE_S, SCAN_S
+from dsup.core.plan import restarts_in_force
+from dsup.edges import port, preparation
+from dsup.edges.aide import Aides
+from dsup.edges.group import PAGE_FD, Rank
+from dsup.edges.heartbeats import Page
+from dsup.edges.preparation import Found, Location
+from dsup.report.console import View
+from dsup_runtime import contract
+
+REMOVE_S: Final = 5.0
+
+
+class Desk(Protocol):
+    """What an attempt needs of the recorder."""
+
+    def say(self, text: str) -> None:
+        """Print a line of dsup's own."""
+
+    def prepare_directories(self, attempt: int) -> None:
+        """Have an attempt's directories made; answered by ``on_directories``."""
+
+    def save(self, name: str, fd: int) -> None:
+        """Copy a descriptor's content into the run directory."""
+
+    def close_streams(self, attempt: int) -> None:
+        """Let an attempt's pipes go."""
+
+
+class Attempt:
+    """The resources of the attempt at hand; prepared, used, closed, prepared again.
+
+    Args:
+        job: what to do.
+        aides: do what may block.
+        desk: gets things written.
+        post: takes the events that come of it.
+    """
+
+    def __init__(
+        self, job: Job, aides: Aides, desk: Desk, post: Callable[[ev.Event], None]
+    ) -> None:
+        self._job = job
+        self._aides = aides
+        self._desk = desk
+        self._post = post
+        self._location = Location(job.checkpoint_dir, job.checkpoint_glob)
+        self._number = 0
+        self._awaited: set[str] = set()
+        self._found = Found()
+        self._tmp_dir = ""
+        self._held: socket.socket | None = None
+        self._store_pid = 0
+        self._pids: dict[int, int] = {}
+        self.page: Page | None = None
+
+    @property
+    def helpers(self) -> set[int]:
+        """Pids of processes of dsup's own that serve the attempt."""
+        return {self._store_pid} - {0}
+
+    def view(self) -> View:
+        """Return what the console's lines need to know."""
+        return View(self._job, self._pids, self._found.path)
+
+    def add(self, rank: Rank) -> None:
+        """Note a rank that has been started."""
+        self._pids[rank.rank] = rank.pid
+
+    def prepare(self, number: int) -> None:
+        """Get an attempt ready; ``Prepared`` or ``Cannot`` follows."""
+        self._number = number
+        self._pids = {}
+        self._tmp_dir = preparation.temporary_name(self._job.tmp_parent)
+        if number == 0:
+            self._prepare_first()
+            return
+        self._awaited = {"directories", "disk"}
+        self._desk.prepare_directories(number)
+        work = partial(preparation.prepare, self._job.argv[0], self._tmp_dir)
+        self._aides.start(work, _soon(PREPARE_S), partial(self._on_disk, number))
+
+    def on_directories(self, number: int, error: str | None) -> None:
+        """Take the scribe's word on an attempt's directories."""
+        self._arrived(number, "directories", error or "")
+
+    def scan(self) -> None:
+        """Look for the newest valid checkpoint; ``Scanned`` follows."""
+        if any(self._location):
+            work = partial(preparation.search, self._location)
+            self._aides.start(work, _soon(SCAN_S), self._on_scanned)
+        else:
+            self._post_scanned()
+
+    def environments(self) -> Iterator[dict[str, str]]:
+        """Yield the environment of each rank."""
+        shared = self._shared()
+        for rank in range(self._job.spec.world_size):
+            yield environment.for_rank(self._job.environment, shared, rank)
+
+    def start_store(self) -> None:
+        """Start the store aide, if the job wants one; it ends with the attempt.
+
+        Raises:
+            OSError: if it cannot be started.
+        """
+        if self._job.agent_store and self._held:
+            from dsup.edges import store
+
+            python, variables = self._job.store_python, next(self.environments())
+            self._store_pid = store.start(python, self._held, variables)
+
+    def store_ended(self) -> bool:
+        """Return whether the store aide has ended by itself."""
+        if not self._store_pid:
+            return False
+        pid, _ = os.waitpid(self._store_pid, os.WNOHANG)
+        if pid:
+            self._store_pid = 0
+        return bool(pid)
+
+    def step(self) -> int | None:
+        """Return the last step that all ranks finished, as far as they tell."""
+        return self.page.step() if self.page else None
+
+    def close(self, *, keep_tmp: bool) -> None:
+        """Keep the heartbeat page and let everything else go.
+
+        Args:
+            keep_tmp: helpers that were spared may still use the TMPDIR.
+        """
+        self._awaited = set()
+        if self.page:
+            attempt_dir = contract.attempt_dir("", self._number)
+            self._desk.save(f"{attempt_dir}/{contract.HEARTBEATS_FILE}", self.page.fd)
+            self.page.close()
+            self.page = None
+        if self._held:
+            self._held.close()
+            self._held = None
+        if self._store_pid:
+            os.kill(self._store_pid, signal.SIGKILL)
+            self._store_pid = 0
+        if self._tmp_dir and not keep_tmp:
+            work = partial(preparation.remove, self._tmp_dir)
+            self._aides.start(work, _soon(REMOVE_S), lambda _: None)
+        self._tmp_dir = ""
+        self._desk.close_streams(self._number)
+
+    def _prepare_first(self) -> None:
+        """Prepare attempt 0: no rank runs yet, so the agent may touch the disk."""
+        size = self._job.spec.world_size
+        try:
+            preparation.make_directories(self._job.run_dir, 0, size)
+            os.mkdir(self._tmp_dir, 0o700)
+        except OSError as error:
+            self._cannot("storage_io", f"cannot make directories, because {error}")
+            return
+        self._awaited = {"checkpoint"}
+        if any(self._location):
+            work = partial(preparation.search, self._location)
+            self._aides.start(work, _soon(SCAN_S), self._on_first_found)
+        else:
+            self._arrived(0, "checkpoint", "")
+
+    def _on_first_found(self, answer: bytes) -> None:
+        self._take(preparation.decode(answer))
+        self._arrived(0, "checkpoint", "")
+
+    def _on_scanned(self, answer: bytes) -> None:
+        self._take(preparation.decode(answer))
+        self._post_scanned()
+
+    def _on_disk(self, number: int, answer: bytes) -> None:
+        self._arrived(number, "disk", preparation.decode(answer).error)
+
+    def _take(self, found: Found) -> None:
+        self._found = found
+        for reason in found.rejected:
+            self._desk.say(f"passed over a checkpoint that is not whole: {reason}")
+
+    def _post_scanned(self) -> None:
+        found = self._found
+        event = ev.Scanned(
+            "scanned", time.monotonic(), self._number, found.step, found.path, found.error
+        )
+        self._post(event)
+
+    def _arrived(self, number: int, what: str, error: str) -> None:
+        if number != self._number or what not in self._awaited:
+            return  # of an attempt that was stopped meanwhile
+        self._awaited.discard(what)
+        if error:
+            self._awaited = set()
+            self._cannot("storage_io", f"cannot prepare the attempt, because {error}")
+        elif not self._awaited:
+            self._ready()
+
+    def _ready(self) -> None:
+        if self._found.error:
+            error = self._found.error
+            self._cannot("storage_io", f"cannot look for a checkpoint, because {error}")
+            return
+        try:
+            self._held = port.hold(self._job.master_port)
+        except SpecError as error:
+            self._cannot("port_in_use", str(error))
+            return
+        self.page = Page(self._number, self._job.spec.world_size)
+        now_s, chosen = time.monotonic(), port.number(self._held)
+        found = self._found.path
+        self._post(ev.Prepared("prepared", now_s, self._number, chosen, found))
+
+    def _cannot(self, cause: str, reason: str) -> None:
+        now_s = time.monotonic()
+        self._post(ev.Cannot("cannot", now_s, self._number, cause, 1, reason))
+
+    def _shared(self) -> environment.Shared:
+        job = self._job
+        return environment.Shared(
+            run_id=job.run_id,
+            run_dir=job.run_dir,
+            attempt=self._number,
+            world_size=job.spec.world_size,
+            max_restarts=restarts_in_force(job.spec.policy),
+            port=port.number(self._held) if self._held else 0,
+            agent_store=job.agent_store,
+            tmp_dir=self._tmp_dir,
+            inductor_cache=job.inductor_cache,
+            page_fd=PAGE_FD,
+            agent_pid=os.getpid(),
+            resume_from=self._found.path,
+            grace_s=job.spec.grace_s,
+            comm_timeout_s=job.comm_timeout_s,
+            error_files=job.rank_logs,
+        )
+
+
+def _soon(limit_s: float) -> float:
+    return time.monotonic() + limit_s

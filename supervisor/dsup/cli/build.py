@@ -1,0 +1,186 @@
+"""From options and environment to a ``Job``: every refusal before anything runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from dsup.cli.run_dir import make_run_dir
+from dsup.cli.values import rank_count
+from dsup.core.errors import SpecError
+from dsup.core.job import Job, Option
+from dsup.core.plan import Policy
+from dsup.core.state import Spec
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.]+")
+_UNSAFE_IN_CACHE: Final = re.compile(r'[\\/:*?"<>|]')
+_USER_VARIABLES: Final = ("LOGNAME", "USER", "LNAME", "USERNAME")
+_NAME_MAX: Final = 40
+_NULL: Final = "/dev/null"
+
+
+class Call(NamedTuple):
+    """A parsed command line.
+
+    Attributes:
+        options: the value of each option and argument.
+        origins: where each value came from.
+        environment: what dsup was started with.
+    """
+
+    options: Mapping[str, Any]
+    origins: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+def build(call: Call, *, dry: bool) -> Job:
+    """Return the job of a call; make its run directory unless this is a dry run.
+
+    Raises:
+        SpecError: if the call asks for something that cannot be.
+    """
+    options, environment = call.options, call.environment
+    _check(options)
+    program = _program_name(options["script"])
+    run_id = _run_id(program)
+    log_dir = options["log_dir"]
+    host = _UNSAFE.sub("-", os.uname().nodename)
+    name = f"{run_id}_{host}"
+    asked = "" if log_dir == _NULL else log_dir or ""
+    run_dir = name if dry else make_run_dir(name, asked, environment)
+    python = environment.get("PYTHON_EXEC") or sys.executable
+    return Job(
+        spec=_spec(options, environment),
+        argv=_argv(options, python),
+        program=program,
+        environment=dict(environment),
+        run_id=run_id,
+        run_dir=run_dir,
+        rank_logs=log_dir != _NULL,
+        private=not asked,
+        agent_store=options["store"] == "agent",
+        store_python=python,
+        master_port=options["master_port"],
+        comm_timeout_s=options["comm_timeout"],
+        checkpoint_dir=_absolute(options["checkpoint_dir"]),
+        checkpoint_glob=_absolute(options["checkpoint_glob"]),
+        resume_arg=options["resume_arg"],
+        tmp_parent=_tmp_parent(environment),
+        inductor_cache=_inductor_cache(environment),
+        options=_described(call),
+    )
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    if options["module"] and options["no_python"]:
+        raise SpecError(
+            "cannot use -m with --no-python, because a module needs Python "
+            "(drop one of them)"
+        )
+    if options["checkpoint_dir"] and options["checkpoint_glob"]:
+        raise SpecError(
+            "cannot use --checkpoint-dir with --checkpoint-glob, because one run "
+            "resumes from one place (drop one of them)"
+        )
+    if options["resume_arg"] and "{path}" not in options["resume_arg"]:
+        raise SpecError(
+            f"cannot use --resume-arg {options['resume_arg']!r}, because it has no "
+            "{path} (as in '--resume={path}')"
+        )
+    if not options["module"] and not options["no_python"]:
+        _check_readable(options["script"])
+
+
+def _check_readable(script: str) -> None:
+    """Say once what else each rank's interpreter would say for itself."""
+    reason = ""
+    if not os.path.exists(script):
+        reason = "there is no such file"
+    elif not os.access(script, os.R_OK):
+        reason = "it cannot be read"
+    if reason:
+        raise SpecError(
+            f"cannot run {script}, because {reason} (looked in {os.getcwd()}; "
+            "-m runs a module, --no-python a program)"
+        )
+
+
+def _spec(options: Mapping[str, Any], environment: Mapping[str, str]) -> Spec:
+    located = options["checkpoint_dir"] or options["checkpoint_glob"]
+    policy = Policy(
+        max_restarts=options["max_restarts"],
+        backoff_s=options["backoff"],
+        healthy_after_s=options["healthy_after"],
+        restart_on_user=options["restart_on"] == "user",
+        checkpoints_known=bool(located),
+    )
+    return Spec(
+        world_size=rank_count(options["nproc"], environment),
+        settle_s=options["settle"],
+        grace_s=options["shutdown_timeout"],
+        keep_helpers=options["keep_helpers"],
+        policy=policy,
+    )
+
+
+def _argv(options: Mapping[str, Any], python: str) -> tuple[str, ...]:
+    words = (options["script"], *options["args"])
+    if options["no_python"]:
+        return words
+    return (python, "-u", "-m", *words) if options["module"] else (python, "-u", *words)
+
+
+def _program_name(script: str) -> str:
+    name = os.path.basename(script.rstrip("/")).removesuffix(".py")
+    return _UNSAFE.sub("-", name)[:_NAME_MAX] or "job"
+
+
+def _run_id(program: str) -> str:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return f"{stamp}-{program}-{os.urandom(3).hex()}"
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path) if path else ""
+
+
+def _tmp_parent(environment: Mapping[str, str]) -> str:
+    wanted = environment.get("TMPDIR", "")
+    usable = os.path.isdir(wanted) and os.access(wanted, os.W_OK | os.X_OK)
+    return os.path.abspath(wanted) if usable else "/tmp"  # noqa: S108 (a fresh 0700 directory is made in it)
+
+
+def _inductor_cache(environment: Mapping[str, str]) -> str:
+    """Return torch's default compile cache, as it is without a TMPDIR of ours.
+
+    Source: torch/_inductor/runtime/cache_dir_utils.py, default_cache_dir.
+    """
+    names = (environment.get(name) for name in _USER_VARIABLES)
+    user = next(filter(None, names), None) or _account()
+    return f"{_tmp_parent(environment)}/torchinductor_{_UNSAFE_IN_CACHE.sub('_', user)}"
+
+
+def _account() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid_{os.getuid()}"
+
+
+def _described(call: Call) -> tuple[Option, ...]:
+    return tuple(
+        Option(name.replace("_", "-"), _shown(value), call.origins.get(name, "default"))
+        for name, value in call.options.items()
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
+    return "" if value is None else str(value)

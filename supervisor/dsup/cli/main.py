@@ -1,0 +1,69 @@
+"""The root of the command line, and how every refusal of it reads."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dsup.cli.launch import launch
+from dsup.core.errors import DsupError
+from dsup.core.exits import BUG, OK, WRONG_CALL, stop_code
+from dsup.linux.guardian import Guardian
+
+SIGINT_CODE = stop_code(2)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Supervise distributed PyTorch training on GPU nodes."""
+
+
+cli.add_command(launch)
+
+
+def run(words: list[str], guardian: Guardian | None) -> int:
+    """Run the command line and return the exit code; a refusal is one line.
+
+    Args:
+        words: the arguments after ``dsup``.
+        guardian: for ``launch``, the guard this process was forked from.
+    """
+    try:
+        code = cli.main(words, prog_name="dsup", standalone_mode=False, obj=guardian)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return WRONG_CALL
+    except click.ClickException as error:
+        return _refuse(_one_line(error), WRONG_CALL)
+    except click.Abort:
+        return SIGINT_CODE
+    except DsupError as error:
+        return _refuse(str(error), error.exit_code)
+    except Exception as error:  # noqa: BLE001 (a user is to see no traceback of ours)
+        return _refuse(_bug(error), BUG)
+    return code if isinstance(code, int) else OK
+
+
+def _refuse(message: str, code: int) -> int:
+    print(f"dsup: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+def _one_line(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    command = "dsup"
+    if isinstance(error, click.UsageError) and error.ctx:
+        command = error.ctx.command_path
+    reason = message[:1].lower() + message[1:]
+    return f"cannot run {command}, because {reason} (see {command} --help)"
+
+
+def _bug(error: Exception) -> str:
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    code = frame.tb_frame.f_code if frame else None
+    where = f"{code.co_filename}:{frame.tb_lineno}" if code and frame else "?"
+    kind = type(error).__name__
+    return f"a bug in dsup: {kind} at {where}: {error} (please report this line)"

@@ -1,0 +1,111 @@
+"""Option values that click has no type for; each refusal names what is allowed."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+from dsup.core.errors import SpecError
+
+_DEVICE: Final = re.compile(r"nvidia[0-9]+")
+_RANKS_MAX: Final = 4096
+
+
+class Seconds(click.ParamType[float]):
+    """A finite, non-negative number of seconds."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number, or refuse."""
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf:
+            self.fail(f"{value!r} is not a number of seconds, 0 or more", param, ctx)
+        return number
+
+
+class Pauses(click.ParamType[tuple[float, ...]]):
+    """Seconds, separated by commas."""
+
+    name = "seconds,..."
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Return the pauses, or refuse."""
+        if isinstance(value, tuple):
+            return value
+        one = Seconds()
+        return tuple(one.convert(word, param, ctx) for word in str(value).split(","))
+
+
+class CommTimeout(click.ParamType[float | None]):
+    """Seconds, or ``inherit`` for None: torch's own limits stay."""
+
+    name = "seconds|inherit"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        """Return the seconds, None for ``inherit``, or refuse."""
+        return None if value == "inherit" else Seconds().convert(value, param, ctx)
+
+
+class Ranks(click.ParamType[str]):
+    """A number of ranks, or a word for how to find it."""
+
+    name = "N|cpu|gpu|auto"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Return the value unchanged, or refuse."""
+        text = str(value)
+        if text in {"cpu", "gpu", "auto"}:
+            return text
+        number = int(text) if text.isascii() and text.isdigit() else 0
+        if not 1 <= number <= _RANKS_MAX:
+            allowed = f"a number from 1 to {_RANKS_MAX}, cpu, gpu or auto"
+            self.fail(f"{text!r} is not {allowed}", param, ctx)
+        return text
+
+
+def rank_count(value: str, environment: Mapping[str, str]) -> int:
+    """Return how many ranks a checked ``Ranks`` value stands for on this node.
+
+    Raises:
+        SpecError: if one rank per GPU is asked for and there is none.
+    """
+    if value.isdigit():
+        return int(value)
+    cpus = os.cpu_count() or 1
+    if value == "cpu":
+        return cpus
+    gpus = _visible_gpus(environment)
+    if gpus:
+        return gpus
+    if value == "auto":
+        return cpus
+    raise SpecError(
+        "cannot start one rank per GPU, because no GPU is visible "
+        "(look at CUDA_VISIBLE_DEVICES and /dev/nvidia*, or give --nproc N)"
+    )
+
+
+def _visible_gpus(environment: Mapping[str, str]) -> int:
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        # As CUDA reads it: the list ends at the first -1.
+        words = visible.partition("-1")[0].split(",")
+        return sum(1 for word in words if word.strip())
+    return sum(1 for name in os.listdir("/dev") if _DEVICE.fullmatch(name))

@@ -1,0 +1,107 @@
+"""What is to be done: the orders that the state machine gives to edges."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+
+class Prepare(NamedTuple):
+    """Get an attempt ready: directories, port, heartbeat page, checkpoint."""
+
+    kind: Literal["prepare"]
+    attempt: int
+
+
+class Spawn(NamedTuple):
+    """Start every rank of the attempt."""
+
+    kind: Literal["spawn"]
+    attempt: int
+
+
+class SignalRanks(NamedTuple):
+    """Send a signal to rank processes, never to their helpers."""
+
+    kind: Literal["signal_ranks"]
+    attempt: int
+    ranks: tuple[int, ...]
+    signum: int
+
+
+class PassOn(NamedTuple):
+    """Send a signal to those ranks that have a handler for it."""
+
+    kind: Literal["pass_on"]
+    attempt: int
+    ranks: tuple[int, ...]
+    signum: int
+
+
+class TerminateHelpers(NamedTuple):
+    """Send SIGTERM to what the ranks left behind."""
+
+    kind: Literal["terminate_helpers"]
+    attempt: int
+
+
+class KillAll(NamedTuple):
+    """Send SIGKILL to every descendant, again and again until none is left."""
+
+    kind: Literal["kill_all"]
+    attempt: int
+
+
+class CloseAttempt(NamedTuple):
+    """Keep the attempt's heartbeat page and remove its temporary directory."""
+
+    kind: Literal["close_attempt"]
+    attempt: int
+
+
+class Scan(NamedTuple):
+    """Look for the newest valid checkpoint."""
+
+    kind: Literal["scan"]
+    attempt: int
+
+
+class Propose(NamedTuple):
+    """Put a plan to all nodes.
+
+    Attributes:
+        restart_at_s: when the next attempt begins, agent clock; None to give up.
+        code: the exit code when the run is given up.
+        reason: why, for the user.
+    """
+
+    kind: Literal["propose"]
+    attempt: int
+    restart_at_s: float | None
+    code: int
+    reason: str
+
+
+class Exit(NamedTuple):
+    """End the agent: the last command of every run.
+
+    Attributes:
+        origin: ``rank`` where the code is a rank's own, else ``dsup``.
+    """
+
+    kind: Literal["exit"]
+    code: int
+    origin: Literal["rank", "dsup"]
+
+
+Command: TypeAlias = (
+    Prepare
+    | Spawn
+    | SignalRanks
+    | PassOn
+    | TerminateHelpers
+    | KillAll
+    | CloseAttempt
+    | Scan
+    | Propose
+    | Exit
+)

@@ -1,0 +1,135 @@
+"""The environment of a rank: torchrun's contract name for name, plus dsup's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dsup_runtime import contract
+
+MASTER_ADDR: Final = "127.0.0.1"
+FLIGHT_RECORDER_ENTRIES: Final = "2000"
+
+_RENAMED: Final = {
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": "TORCH_FR_BUFFER_SIZE",
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "TORCH_FR_DUMP_TEMP_FILE",
+}
+"""torch reads both and lets the new name win, so a user's old name needs respect."""
+
+_SERVICE_PREFIXES: Final = ("WATCHDOG_", "LISTEN_")
+_SERVICE_NAMES: Final = frozenset({"NOTIFY_SOCKET", "INVOCATION_ID"})
+
+
+class Shared(NamedTuple):
+    """What all ranks of one attempt have in common.
+
+    Attributes:
+        run_id: TORCHELASTIC_RUN_ID.
+        run_dir: the run directory, absolute.
+        attempt: from 0.
+        world_size: ranks of the run, all on this node.
+        max_restarts: the restart budget in force.
+        port: MASTER_PORT.
+        agent_store: whether dsup hosts the key-value store (else rank 0 does).
+        tmp_dir: TMPDIR of the attempt.
+        inductor_cache: torch's compile cache without that TMPDIR.
+        page_fd: number of the heartbeat page's descriptor in the rank.
+        agent_pid: for the bootstrap.
+        resume_from: newest valid checkpoint; empty if there is none.
+        grace_s: from the first signal to SIGKILL, seconds.
+        comm_timeout_s: time-out of collectives, seconds; None leaves torch's.
+        error_files: whether ranks may write error.json.
+    """
+
+    run_id: str
+    run_dir: str
+    attempt: int
+    world_size: int
+    max_restarts: int
+    port: int
+    agent_store: bool
+    tmp_dir: str
+    inductor_cache: str
+    page_fd: int
+    agent_pid: int
+    resume_from: str
+    grace_s: float
+    comm_timeout_s: float | None
+    error_files: bool
+
+
+def for_rank(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
+    """Return the whole environment of one rank.
+
+    Args:
+        base: the environment dsup was started with.
+        shared: what all ranks share.
+        rank: global rank, which is the local rank on one node.
+    """
+    kept = {
+        name: value
+        for name, value in base.items()
+        if name not in _SERVICE_NAMES and not name.startswith(_SERVICE_PREFIXES)
+    }
+    unset = defaults(shared)
+    for old, new in _RENAMED.items():
+        if old in kept:
+            del unset[new]
+    return {**unset, **kept, **_torchrun(shared, rank), **_own(base, shared, rank)}
+
+
+def defaults(shared: Shared) -> dict[str, str]:
+    """Variables that the user's own setting overrides."""
+    dumps = contract.attempt_dir(shared.run_dir, shared.attempt)
+    found = {
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+        "TORCH_FR_BUFFER_SIZE": FLIGHT_RECORDER_ENTRIES,
+        "TORCH_FR_DUMP_TEMP_FILE": f"{dumps}/nccl_trace_rank_",
+        "TORCHINDUCTOR_CACHE_DIR": shared.inductor_cache,
+    }
+    if shared.world_size > 1:
+        found["OMP_NUM_THREADS"] = "1"
+    if shared.comm_timeout_s is not None:
+        found["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] = f"{shared.comm_timeout_s:g}"
+    return found
+
+
+def _torchrun(shared: Shared, rank: int) -> dict[str, str]:
+    world_size = str(shared.world_size)
+    logs = contract.rank_dir(shared.run_dir, shared.attempt, rank)
+    error_file = f"{logs}/{contract.ERROR_FILE}" if shared.error_files else ""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": world_size,
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": world_size,
+        "MASTER_ADDR": MASTER_ADDR,
+        "MASTER_PORT": str(shared.port),
+        "TORCHELASTIC_RESTART_COUNT": str(shared.attempt),
+        "TORCHELASTIC_MAX_RESTARTS": str(shared.max_restarts),
+        "TORCHELASTIC_RUN_ID": shared.run_id,
+        "TORCHELASTIC_USE_AGENT_STORE": str(shared.agent_store),
+        "TORCHELASTIC_ERROR_FILE": error_file,
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+    }
+
+
+def _own(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
+    path = base.get("PYTHONPATH", "")
+    timeout_s = shared.comm_timeout_s
+    return {
+        contract.RUN_DIR: shared.run_dir,
+        contract.ATTEMPT: str(shared.attempt),
+        contract.HEARTBEAT: contract.format_heartbeat(shared.page_fd, rank),
+        contract.RESUME_FROM: shared.resume_from,
+        contract.GRACE_S: f"{shared.grace_s:g}",
+        contract.COMM_TIMEOUT_S: "" if timeout_s is None else f"{timeout_s:g}",
+        contract.BOOTSTRAP: str(shared.agent_pid),
+        "TMPDIR": shared.tmp_dir,
+        "PYTHONPATH": f"{contract.BOOTSTRAP_DIR}:{path}" if path else contract.BOOTSTRAP_DIR,
+    }

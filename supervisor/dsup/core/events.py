@@ -1,0 +1,192 @@
+"""What happened: the facts that edges hand to the state machine.
+
+Events are light on purpose (a NamedTuple costs a tenth of a dataclass at import) because
+the agent needs them before its first worker runs. Their first field is a literal, so
+that events of different kinds never compare equal. All times are the agent's clock,
+CLOCK_MONOTONIC, in seconds; they say when the agent's loop looked.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+
+class Launched(NamedTuple):
+    """The run begins: the first event of every journal."""
+
+    kind: Literal["launched"]
+    at_s: float
+
+
+class Prepared(NamedTuple):
+    """All that an attempt needs before its ranks can be spawned is there.
+
+    Attributes:
+        port: MASTER_PORT of the attempt, held by the agent.
+        resume_from: path of the checkpoint to resume from; empty when there is none.
+    """
+
+    kind: Literal["prepared"]
+    at_s: float
+    attempt: int
+    port: int
+    resume_from: str
+
+
+class Cannot(NamedTuple):
+    """An attempt could not be prepared or its ranks could not be started.
+
+    Attributes:
+        cause: one of ``exits.CAUSES``.
+        code: 126 or 127 where a program could not be started, else 1.
+        reason: one sentence for the user.
+    """
+
+    kind: Literal["cannot"]
+    at_s: float
+    attempt: int
+    cause: str
+    code: int
+    reason: str
+
+
+class RankStarted(NamedTuple):
+    """A rank's process exists."""
+
+    kind: Literal["rank_started"]
+    at_s: float
+    attempt: int
+    rank: int
+    pid: int
+
+
+class RankExited(NamedTuple):
+    """A rank ended and was reaped.
+
+    Attributes:
+        late_s: the end may have happened up to this much before ``at_s``.
+        status: exit code, or minus the signal number, as in ``subprocess``.
+        dying: other ranks that the kernel was already taking down at that moment;
+            looked up at the first death of an attempt only.
+    """
+
+    kind: Literal["rank_exited"]
+    at_s: float
+    late_s: float
+    attempt: int
+    rank: int
+    status: int
+    dying: tuple[int, ...]
+
+
+class HelpersLeft(NamedTuple):
+    """Every rank has ended, but processes they started live on.
+
+    Attributes:
+        names: ``comm (pid)`` of some of them, at most eight.
+        total: how many there are.
+    """
+
+    kind: Literal["helpers_left"]
+    at_s: float
+    attempt: int
+    names: tuple[str, ...]
+    total: int
+
+
+class GroupEmpty(NamedTuple):
+    """No rank and nothing that a rank started is alive: proven, not assumed."""
+
+    kind: Literal["group_empty"]
+    at_s: float
+    attempt: int
+
+
+class Progressed(NamedTuple):
+    """The ranks finished a step that no earlier attempt of the run had reached."""
+
+    kind: Literal["progressed"]
+    at_s: float
+    attempt: int
+    step: int
+
+
+class Scanned(NamedTuple):
+    """The search for the newest valid checkpoint ended.
+
+    Attributes:
+        step: its step; None when there is none.
+        path: its path; empty when there is none.
+        error: why the search gave no answer; empty when it did.
+    """
+
+    kind: Literal["scanned"]
+    at_s: float
+    attempt: int
+    step: int | None
+    path: str
+    error: str
+
+
+class PlanAgreed(NamedTuple):
+    """Every node has agreed to a plan; one node agrees with itself at once."""
+
+    kind: Literal["plan_agreed"]
+    at_s: float
+    attempt: int
+    restart_at_s: float | None
+    code: int
+    reason: str
+
+
+class Signalled(NamedTuple):
+    """The agent got a signal that means it: a stop, or one to pass on."""
+
+    kind: Literal["signalled"]
+    at_s: float
+    signum: int
+    sender_pid: int
+
+
+class GuardLost(NamedTuple):
+    """The guard has gone, so nobody would clean up after the agent."""
+
+    kind: Literal["guard_lost"]
+    at_s: float
+
+
+class LoopStalled(NamedTuple):
+    """The agent's loop woke much too late: it was stopped, swapped out or starved.
+
+    Attributes:
+        gap_s: by how much it was late, seconds.
+    """
+
+    kind: Literal["loop_stalled"]
+    at_s: float
+    gap_s: float
+
+
+class Tick(NamedTuple):
+    """The deadline of the state has come."""
+
+    kind: Literal["tick"]
+    at_s: float
+
+
+Event: TypeAlias = (
+    Launched
+    | Prepared
+    | Cannot
+    | RankStarted
+    | RankExited
+    | HelpersLeft
+    | GroupEmpty
+    | Progressed
+    | Scanned
+    | PlanAgreed
+    | Signalled
+    | GuardLost
+    | LoopStalled
+    | Tick
+)

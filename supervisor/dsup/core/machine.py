@@ -1,0 +1,416 @@
+"""The state machine of a run on one node.
+
+Everything that affects the machine or its transitions lives in this file: ``decide``
+takes a state and an event and returns the next state and the commands to carry out.
+It is pure (time comes in with the events) and total (every event is answered in every
+stage). The edges send events, carry commands out, and send ``Tick`` when the time of
+``deadline`` has come.
+
+Theory of operation
+-------------------
+A worker group lives and dies together. An attempt goes through these stages:
+
+    STAGE        LEFT WHEN                                      GOES TO
+    PREPARING    prepared                                       RUNNING
+                 cannot | 60 s | stop                           KILLING
+    RUNNING      first death, decisive | stop                   TERMINATING
+                 first death, not decisive                      SETTLING
+                 first death and nobody else alive | cannot     KILLING
+                 all ended with 0                               TERMINATING
+    SETTLING     decisive death | settle time | stop            TERMINATING
+                 all dead                                       KILLING
+    TERMINATING  all ranks ended | grace | second stop          KILLING
+                 (after success: group empty | grace | a stop)
+    KILLING      group empty                                    DECIDING | OVER
+                 5 s                                            OVER (unkillable)
+    DECIDING     a restart was agreed and its time has come     PREPARING
+                 giving up was agreed | stop                    OVER
+    OVER         never
+
+Settling: a rank that fails because another one failed often ends first. So after a
+death that could be a victim's nobody is signalled until the others had a chance to
+show what happened to them; a signal of ours would destroy that evidence.
+
+A stop is a field, not a stage: it may come at any time, and shortens whatever is going
+on. KILLING is on every way out, success included (unless helpers are to be kept): a
+group is proven empty before its attempt is closed, so no attempt ever starts beside
+the remains of another. DECIDING is the pause: the newest checkpoint is looked for, the
+plan made, and put to all nodes. An event of another attempt changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, assert_never
+
+from dsup.core import commands as cmd
+from dsup.core import events as ev
+from dsup.core.exits import (
+    BUG,
+    NODE_UNFIT,
+    OK,
+    SIGINT,
+    SIGKILL,
+    SIGTERM,
+    SIGUSR1,
+    SIGUSR2,
+    is_decisive,
+    stop_code,
+)
+from dsup.core.plan import Plan, plan_for
+from dsup.core.state import NEVER, Death, Spec, Stage, State, Stop, failure_of
+
+PREPARE_S: Final = 60.0
+KILL_S: Final = 5.0
+SCAN_S: Final = 30.0
+STOP_REPEAT_S: Final = 1.0
+SECOND_STOP_S: Final = 5.0
+
+Decision: TypeAlias = tuple[State, tuple[cmd.Command, ...]]
+
+
+def initial(spec: Spec) -> State:
+    """Return the state before the first event, ``Launched``."""
+    return State(spec)
+
+
+def deadline(state: State) -> float:
+    """Return when a ``Tick`` is due, agent clock, seconds; ``NEVER`` for not at all."""
+    return state.deadline_s
+
+
+def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0911, PLR0912
+    """Answer an event. One case an event; every case answers every stage.
+
+    Args:
+        state: what ``initial`` or the last ``decide`` returned.
+        event: what happened.
+
+    Returns:
+        The next state and the commands that lead there, in order.
+    """
+    attempt = getattr(event, "attempt", state.attempt)
+    if state.stage is Stage.OVER or attempt != state.attempt:
+        return state, ()
+    match event:
+        case ev.Launched():
+            return _prepare(state, event.at_s)
+        case ev.Prepared():
+            return _on_prepared(state, event)
+        case ev.Cannot():
+            return _on_cannot(state, event)
+        case ev.RankStarted():
+            return _on_rank_started(state, event)
+        case ev.RankExited():
+            return _on_rank_exited(state, event)
+        case ev.HelpersLeft():
+            return _on_helpers_left(state)
+        case ev.GroupEmpty():
+            return _on_group_empty(state, event)
+        case ev.Progressed():
+            return _on_progressed(state, event), ()
+        case ev.Scanned():
+            return _on_scanned(state, event)
+        case ev.PlanAgreed():
+            return _on_plan_agreed(state, event)
+        case ev.Signalled():
+            return _on_signalled(state, event)
+        case ev.GuardLost():
+            return _kill(state._replace(abandoned=True), event.at_s)
+        case ev.LoopStalled():
+            return _on_loop_stalled(state, event), ()
+        case ev.Tick():
+            return _on_tick(state, event)
+        case _:
+            assert_never(event)
+
+
+def _on_prepared(state: State, event: ev.Prepared) -> Decision:
+    if state.stage is not Stage.PREPARING:
+        return state, ()
+    running = state._replace(
+        stage=Stage.RUNNING, deadline_s=NEVER, started_s=event.at_s
+    )
+    return running, (cmd.Spawn("spawn", state.attempt),)
+
+
+def _on_cannot(state: State, event: ev.Cannot) -> Decision:
+    match state.stage:
+        case Stage.PREPARING | Stage.RUNNING:
+            reason = (event.cause, event.code, event.reason)
+            return _kill(state._replace(cannot=reason), event.at_s)
+        case _:
+            return state, ()
+
+
+def _on_rank_started(state: State, event: ev.RankStarted) -> Decision:
+    return state._replace(alive=state.alive | {event.rank}), ()
+
+
+def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
+    death = Death(event.rank, event.status, event.at_s)
+    state = state._replace(
+        alive=state.alive - {event.rank}, ended=(*state.ended, death)
+    )
+    match state.stage:
+        case Stage.RUNNING if event.status == 0:
+            everyone = len(state.ended) == state.spec.world_size
+            return _succeed(state, event.at_s) if everyone else (state, ())
+        case Stage.RUNNING:
+            failed = state._replace(failed=death, dying=event.dying)
+            return _first_death(failed, event)
+        case Stage.SETTLING if not state.alive:
+            return _kill(state, event.at_s)
+        case Stage.SETTLING if is_decisive(event.status):
+            return _terminate(state, event.at_s, SIGTERM)
+        case Stage.TERMINATING if not state.alive:
+            return _kill(state, event.at_s)
+        case _:
+            return state, ()
+
+
+def _first_death(state: State, event: ev.RankExited) -> Decision:
+    if not state.alive:
+        return _kill(state, event.at_s)
+    if is_decisive(event.status):
+        return _terminate(state, event.at_s, SIGTERM)
+    settle_until = event.at_s + state.spec.settle_s
+    return state._replace(stage=Stage.SETTLING, deadline_s=settle_until), ()
+
+
+def _on_helpers_left(state: State) -> Decision:
+    match state.stage:
+        case Stage.TERMINATING if state.succeeded:
+            return state, (cmd.TerminateHelpers("terminate_helpers", state.attempt),)
+        case _:
+            return state, ()
+
+
+def _on_group_empty(state: State, event: ev.GroupEmpty) -> Decision:
+    match state.stage:
+        case Stage.TERMINATING if state.succeeded:
+            return _kill(state, event.at_s)
+        case Stage.KILLING:
+            return _emptied(state, event.at_s)
+        case _:
+            return state, ()
+
+
+def _emptied(state: State, at_s: float) -> Decision:
+    if state.abandoned or state.succeeded or state.stop:
+        return _over(state)
+    deciding = state._replace(stage=Stage.DECIDING, deadline_s=at_s + SCAN_S)
+    close = cmd.CloseAttempt("close_attempt", state.attempt)
+    return deciding, (close, cmd.Scan("scan", state.attempt))
+
+
+def _on_progressed(state: State, event: ev.Progressed) -> State:
+    if state.best_step is not None and event.step <= state.best_step:
+        return state
+    return state._replace(best_step=event.step, progressed=True)
+
+
+def _on_scanned(state: State, event: ev.Scanned) -> Decision:
+    if event.step is not None:
+        known = state.checkpoint_step
+        new = state.stage is Stage.DECIDING and (known is None or event.step > known)
+        state = state._replace(
+            checkpoint_step=event.step, progressed=state.progressed or new
+        )
+    match state.stage:
+        case Stage.DECIDING if state.plan is None:
+            return _propose(state)
+        case _:
+            return state, ()
+
+
+def _propose(state: State) -> Decision:
+    failure = failure_of(state)
+    plan = plan_for(failure, state.spec.policy)
+    proposed = state._replace(
+        plan=plan,
+        deadline_s=NEVER,
+        failed_attempts=failure.failed_attempts,
+        signature=(failure.cause, failure.rank, failure.status),
+    )
+    command = cmd.Propose(
+        "propose", state.attempt, plan.restart_at_s, plan.code, plan.reason
+    )
+    return proposed, (command,)
+
+
+def _on_plan_agreed(state: State, event: ev.PlanAgreed) -> Decision:
+    if state.stage is not Stage.DECIDING:
+        return state, ()
+    plan = Plan(event.restart_at_s, event.code, event.reason)
+    agreed = state._replace(plan=plan, deadline_s=event.restart_at_s or NEVER)
+    if event.restart_at_s is None:
+        return _over(agreed)
+    return agreed, ()
+
+
+def _on_signalled(state: State, event: ev.Signalled) -> Decision:
+    if event.signum in {SIGUSR1, SIGUSR2}:
+        return _pass_on(state, event.signum)
+    stop = state.stop
+    if stop is None:
+        first = Stop(event.signum, 1, event.at_s)
+        return _first_stop(state._replace(stop=first), event)
+    if event.at_s - stop.last_s < STOP_REPEAT_S:
+        return state, ()
+    again = Stop(stop.signum, stop.times + 1, event.at_s)
+    return _further_stop(state._replace(stop=again), event)
+
+
+def _pass_on(state: State, signum: int) -> Decision:
+    match state.stage:
+        case Stage.RUNNING | Stage.SETTLING:
+            ranks = tuple(sorted(state.alive))
+            return state, (cmd.PassOn("pass_on", state.attempt, ranks, signum),)
+        case _:
+            return state, ()
+
+
+def _first_stop(state: State, event: ev.Signalled) -> Decision:
+    match state.stage:
+        case Stage.PREPARING:
+            return _kill(state, event.at_s)
+        case Stage.RUNNING | Stage.SETTLING if state.alive:
+            return _terminate(state, event.at_s, event.signum)
+        case Stage.RUNNING | Stage.SETTLING:
+            return _kill(state, event.at_s)
+        case Stage.TERMINATING if state.succeeded:
+            return _kill(state, event.at_s)
+        case Stage.TERMINATING | Stage.KILLING:
+            return state, ()
+        case Stage.DECIDING:
+            return _over(state)
+        case Stage.OVER:
+            return state, ()
+        case _:
+            assert_never(state.stage)
+
+
+def _further_stop(state: State, event: ev.Signalled) -> Decision:
+    impatient = event.signum == SIGINT or (state.stop and state.stop.times > 2)  # noqa: PLR2004
+    match state.stage:
+        case Stage.TERMINATING if impatient:
+            return _kill(state, event.at_s)
+        case Stage.TERMINATING:
+            soon = min(state.kill_s, event.at_s + SECOND_STOP_S)
+            return state._replace(deadline_s=soon, kill_s=soon), ()
+        case _:
+            return state, ()
+
+
+def _on_loop_stalled(state: State, event: ev.LoopStalled) -> State:
+    match state.stage:
+        case Stage.PREPARING | Stage.SETTLING | Stage.TERMINATING | Stage.KILLING:
+            return state._replace(
+                deadline_s=state.deadline_s + event.gap_s,
+                kill_s=state.kill_s + event.gap_s,
+            )
+        case _:
+            return state
+
+
+def _on_tick(state: State, event: ev.Tick) -> Decision:
+    if event.at_s < state.deadline_s:
+        return state, ()
+    match state.stage:
+        case Stage.PREPARING:
+            reason = f"the preparation of attempt {state.attempt} did not end in time"
+            late = state._replace(cannot=("storage_io", 1, reason))
+            return _kill(late, event.at_s)
+        case Stage.SETTLING:
+            return _terminate(state, event.at_s, SIGTERM)
+        case Stage.TERMINATING if event.at_s < state.kill_s:
+            return _escalate(state)
+        case Stage.TERMINATING:
+            return _kill(state, event.at_s)
+        case Stage.KILLING:
+            return _over(state._replace(cannot=("unkillable", NODE_UNFIT, "")))
+        case Stage.DECIDING if state.plan is None:
+            return _propose(state)
+        case Stage.DECIDING:
+            return _prepare(_next_attempt(state), event.at_s)
+        case Stage.RUNNING | Stage.OVER:
+            return state, ()
+        case _:
+            assert_never(state.stage)
+
+
+def _prepare(state: State, at_s: float) -> Decision:
+    preparing = state._replace(
+        stage=Stage.PREPARING, deadline_s=at_s + PREPARE_S, started_s=at_s
+    )
+    return preparing, (cmd.Prepare("prepare", preparing.attempt),)
+
+
+def _next_attempt(state: State) -> State:
+    return State(
+        state.spec,
+        attempt=state.attempt + 1,
+        best_step=state.best_step,
+        checkpoint_step=state.checkpoint_step,
+        failed_attempts=state.failed_attempts,
+        signature=state.signature,
+    )
+
+
+def _succeed(state: State, at_s: float) -> Decision:
+    succeeded = state._replace(succeeded=True)
+    if state.spec.keep_helpers:
+        return _over(succeeded)
+    kill_s = at_s + state.spec.grace_s
+    return succeeded._replace(
+        stage=Stage.TERMINATING, deadline_s=kill_s, kill_s=kill_s
+    ), ()
+
+
+def _terminate(state: State, at_s: float, signum: int) -> Decision:
+    """Ask the ranks to end; SIGTERM follows at half the grace if it was not that."""
+    grace_s = state.spec.grace_s
+    next_look_s = at_s + (grace_s if signum == SIGTERM else grace_s / 2)
+    terminating = state._replace(
+        stage=Stage.TERMINATING, deadline_s=next_look_s, kill_s=at_s + grace_s
+    )
+    return terminating, (_signal(state, signum),)
+
+
+def _escalate(state: State) -> Decision:
+    return state._replace(deadline_s=state.kill_s), (_signal(state, SIGTERM),)
+
+
+def _signal(state: State, signum: int) -> cmd.SignalRanks:
+    ranks = tuple(sorted(state.alive))
+    return cmd.SignalRanks("signal_ranks", state.attempt, ranks, signum)
+
+
+def _kill(state: State, at_s: float) -> Decision:
+    killing = state._replace(stage=Stage.KILLING, deadline_s=at_s + KILL_S)
+    return killing, (cmd.KillAll("kill_all", state.attempt),)
+
+
+def _over(state: State) -> Decision:
+    code, rank_s_own = _exit_code(state)
+    over = state._replace(stage=Stage.OVER, deadline_s=NEVER)
+    close = cmd.CloseAttempt("close_attempt", state.attempt)
+    exit_ = cmd.Exit("exit", code, "rank" if rank_s_own else "dsup")
+    closed = state.stage is Stage.DECIDING
+    return over, (exit_,) if closed else (close, exit_)
+
+
+def _exit_code(state: State) -> tuple[int, bool]:
+    """Return the exit code, and whether it is the first rank's own."""
+    if state.cannot is not None and state.cannot[0] == "unkillable":
+        return NODE_UNFIT, False
+    if state.abandoned:
+        return stop_code(SIGKILL), False
+    if state.succeeded:
+        return OK, True
+    if state.stop is not None:
+        return stop_code(state.stop.signum), False
+    if state.plan is None:
+        return BUG, False
+    own = state.failed is not None and state.failed.status == state.plan.code
+    return state.plan.code, own

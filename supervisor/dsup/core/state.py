@@ -1,0 +1,151 @@
+"""The state of a run on one node: values only, changed by ``machine.decide`` alone."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from dsup.core.exits import is_decisive, provisional_cause
+from dsup.core.plan import Failure, Plan, Policy
+
+NEVER: Final = float("inf")
+
+
+class Stage(Enum):
+    """Where the agent is in the life of an attempt; ``machine`` has the theory."""
+
+    PREPARING = "preparing"
+    RUNNING = "running"
+    SETTLING = "settling"
+    TERMINATING = "terminating"
+    KILLING = "killing"
+    DECIDING = "deciding"
+    OVER = "over"
+
+
+class Spec(NamedTuple):
+    """What was asked for; constant for the whole run.
+
+    Attributes:
+        world_size: ranks of the run, all on this node.
+        settle_s: how long to listen after an undecisive first death, seconds.
+        grace_s: from the first signal to SIGKILL, seconds.
+        keep_helpers: processes that outlive a successful run are left alone.
+    """
+
+    world_size: int
+    settle_s: float
+    grace_s: float
+    keep_helpers: bool
+    policy: Policy
+
+
+class Stop(NamedTuple):
+    """Somebody wants the run to end.
+
+    Attributes:
+        signum: the first signal.
+        times: how many, those within a second counted once.
+        last_s: when the last one that counted came, agent clock.
+    """
+
+    signum: int
+    times: int
+    last_s: float
+
+
+class Death(NamedTuple):
+    """A rank's end, as ``RankExited`` told it."""
+
+    rank: int
+    status: int
+    at_s: float
+
+
+class State(NamedTuple):
+    """Everything ``decide`` remembers.
+
+    Attributes:
+        deadline_s: when the stage is to be looked at again; ``NEVER`` for no deadline.
+        kill_s: the end of the grace, while TERMINATING.
+        started_s: when the attempt's ranks were ordered.
+        alive: ranks with a process.
+        ended: ends in the order in which they were seen.
+        failed: the first end that counts against the attempt; None while there is none.
+        dying: ranks already being taken down when ``failed`` was seen.
+        cannot: (cause, code, reason) where no rank failed but an attempt could not
+            start; None otherwise.
+        succeeded: every rank ended with 0 before any stop.
+        abandoned: the guard has gone; clean up and end.
+        best_step: highest step seen in any attempt; None without the runtime.
+        checkpoint_step: step of the newest checkpoint known.
+        progressed: this attempt has a step or checkpoint no earlier one had.
+        failed_attempts: failures in a row.
+        signature: (cause, rank, status) of the failure before.
+        plan: what was agreed after this attempt's failure.
+        origin: whether the exit code is a rank's own.
+    """
+
+    spec: Spec
+    stage: Stage = Stage.PREPARING
+    attempt: int = 0
+    deadline_s: float = NEVER
+    kill_s: float = NEVER
+    started_s: float = 0.0
+    alive: frozenset[int] = frozenset()
+    ended: tuple[Death, ...] = ()
+    failed: Death | None = None
+    dying: tuple[int, ...] = ()
+    cannot: tuple[str, int, str] | None = None
+    succeeded: bool = False
+    stop: Stop | None = None
+    abandoned: bool = False
+    best_step: int | None = None
+    checkpoint_step: int | None = None
+    progressed: bool = False
+    failed_attempts: int = 0
+    signature: tuple[str, int | None, int] | None = None
+    plan: Plan | None = None
+
+
+def first_rank(state: State) -> Death | None:
+    """Return the end that began it, as far as exit order and wait statuses tell.
+
+    A large rank that is killed is reaped after its small victims, because the kernel
+    takes its memory down first. So a rank that was already dying when the first death
+    was seen goes before it, if only its own death is one nobody else can cause.
+    """
+    if state.failed is None or is_decisive(state.failed.status):
+        return state.failed
+    for death in state.ended:
+        if death.rank in state.dying and is_decisive(death.status):
+            return death
+    return state.failed
+
+
+def failure_of(state: State) -> Failure:
+    """Return what the plan needs to know about the attempt that just failed."""
+    death = first_rank(state)
+    if state.cannot is not None:
+        cause, status, reason = state.cannot
+        rank, at_s = None, state.started_s
+    elif death is not None:
+        cause, reason = provisional_cause(death.status), ""
+        rank, status, at_s = death.rank, death.status, death.at_s
+    else:
+        cause, reason, rank, status, at_s = "unknown", "", None, 1, state.started_s
+    forgiven = (
+        state.progressed
+        and at_s - state.started_s >= state.spec.policy.healthy_after_s
+    )
+    return Failure(
+        cause=cause,
+        rank=rank,
+        status=status,
+        reason=reason,
+        at_s=state.failed.at_s if state.failed else at_s,
+        failed_attempts=1 if forgiven else state.failed_attempts + 1,
+        progressed=state.progressed,
+        repeated=state.signature == (cause, rank, status),
+        resumable=state.spec.policy.checkpoints_known or state.best_step is not None,
+    )

@@ -1,0 +1,125 @@
+"""Aides: work that may block for ever, done in a child with a deadline.
+
+An aide is forked, not executed: it needs no interpreter of its own to be opened, which
+on a dead file system would block whoever waits for it. What it found out comes back
+through a pipe; silence until its deadline, or its death, is an empty answer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from dsup.core.state import NEVER
+
+ANSWER_MAX_BYTES: Final = 65_536
+_STDERR: Final = 2
+
+
+class Watcher(Protocol):
+    """What aides need of the agent's loop."""
+
+    def watch(self, fd: int, handler: Callable[[], None]) -> None:
+        """Call the handler whenever the descriptor is ready."""
+
+    def unwatch(self, fd: int) -> None:
+        """Forget the descriptor."""
+
+
+class _Aide(NamedTuple):
+    pid: int
+    deadline_s: float
+    done: Callable[[bytes], None]
+
+
+class Aides:
+    """The aides at work.
+
+    Args:
+        watcher: calls back when an aide has answered or ended.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._working: dict[int, _Aide] = {}
+
+    @property
+    def pids(self) -> set[int]:
+        """Pids of the aides at work."""
+        return {aide.pid for aide in self._working.values()}
+
+    def start(
+        self, work: Callable[[], bytes], deadline_s: float, done: Callable[[bytes], None]
+    ) -> None:
+        """Fork an aide.
+
+        Args:
+            work: runs in the child; what it returns is the answer.
+            deadline_s: when to give it up, agent clock, seconds.
+            done: called once with the answer; empty when there is none.
+        """
+        try:
+            pid, fd = _fork(work)
+        except OSError:
+            done(b"")
+            return
+        self._working[fd] = _Aide(pid, deadline_s, done)
+        self._watcher.watch(fd, lambda: self._finish(fd))
+
+    def deadline(self) -> float:
+        """Return when ``expire`` is due, agent clock, seconds."""
+        return min((a.deadline_s for a in self._working.values()), default=NEVER)
+
+    def expire(self, now_s: float) -> None:
+        """Make an end of aides whose time is up."""
+        for fd, aide in tuple(self._working.items()):
+            if aide.deadline_s <= now_s:
+                self._finish(fd)
+
+    def _finish(self, fd: int) -> None:
+        aide = self._working.pop(fd)
+        self._watcher.unwatch(fd)
+        os.set_blocking(fd, False)  # noqa: FBT003
+        try:
+            answer = os.read(fd, ANSWER_MAX_BYTES)
+        except BlockingIOError:
+            answer = b""
+        os.close(fd)
+        # Not reaped yet, so the pid is still its own; one in state D stays behind.
+        os.kill(aide.pid, signal.SIGKILL)
+        aide.done(answer)
+
+
+def _fork(work: Callable[[], bytes]) -> tuple[int, int]:
+    """Return the pid of a child at work and the descriptor of its answer."""
+    answer, to_answer = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(answer)
+        os.close(to_answer)
+        raise
+    if pid == 0:
+        code = 1
+        try:
+            _close_all_but(to_answer)
+            os.write(to_answer, work()[:ANSWER_MAX_BYTES])
+            code = 0
+        finally:
+            # Whatever went wrong, the silence says so; nothing of the agent's may run.
+            os._exit(code)
+    os.close(to_answer)
+    return pid, answer
+
+
+def _close_all_but(kept: int) -> None:
+    """Drop inherited descriptors: an aide that hangs must keep no pipe open."""
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > _STDERR and fd != kept:
+            try:
+                os.close(fd)
+            except OSError:
+                continue

@@ -1,0 +1,207 @@
+"""The worker group: the ranks' processes, their pipes, and all that they started."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from dsup.core.errors import DsupError, SpawnError
+from dsup.core.exits import CANNOT_EXECUTE, NOT_FOUND
+from dsup.linux import proc, tree
+
+PAGE_FD: Final = 3
+"""Where a rank finds the heartbeat page."""
+
+_PIPE_BYTES: Final = 262_144
+_F_SETPIPE_SZ: Final = 1031
+_NAMES_MAX: Final = 8
+_STDERR: Final = 2
+# Python ignores these two for itself; the others a rank must be able to receive even
+# if whoever started dsup ignored them.
+_DEFAULTED: Final = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+)
+
+
+class Rank(NamedTuple):
+    """A rank's process.
+
+    Attributes:
+        pidfd: readable once the process has ended.
+        out: read end of its stdout.
+        err: read end of its stderr.
+    """
+
+    rank: int
+    pid: int
+    pidfd: int
+    out: int
+    err: int
+
+
+class WorkerGroup:
+    """The ranks of one attempt, from the first spawn to the proof that all are gone."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, Rank] = {}
+
+    @property
+    def pids(self) -> Collection[int]:
+        """Pids of ranks that have not been reaped."""
+        return {rank.pid for rank in self._running.values()}
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        environments: Iterable[Mapping[str, str]],
+        page_fd: int,
+    ) -> Iterator[Rank]:
+        """Start the ranks one by one; each is yielded as soon as it runs.
+
+        Args:
+            argv: the command of every rank, looked up in PATH.
+            environments: one for each rank, in order.
+            page_fd: the heartbeat page.
+
+        Raises:
+            SpawnError: if a rank cannot be started; those before it run.
+            BlockingIOError: if no process can be made.
+        """
+        for number, environment in enumerate(environments):
+            rank = _start(number, argv, environment, page_fd)
+            self._running[number] = rank
+            yield rank
+
+    def signal(self, ranks: Iterable[int], signum: int) -> None:
+        """Send a signal to ranks that still run; a stopped one is woken for SIGTERM."""
+        for number in ranks:
+            rank = self._running.get(number)
+            if rank is None:
+                continue
+            try:
+                signal.pidfd_send_signal(rank.pidfd, signum)
+                if signum == signal.SIGTERM:
+                    signal.pidfd_send_signal(rank.pidfd, signal.SIGCONT)
+            except ProcessLookupError:
+                continue
+
+    def pass_on(self, ranks: Iterable[int], signum: int) -> list[int]:
+        """Send a signal to those ranks that have a handler for it.
+
+        Returns:
+            The ranks that have none; to them it would be deadly.
+        """
+        deaf = []
+        for number in ranks:
+            rank = self._running.get(number)
+            if rank is None:
+                continue
+            if proc.catches(rank.pid, signum):
+                self.signal([number], signum)
+            else:
+                deaf.append(number)
+        return deaf
+
+    def reap(self, rank: Rank) -> int:
+        """Collect an ended rank; return its exit code, or minus its signal number."""
+        found = os.waitid(os.P_PIDFD, rank.pidfd, os.WEXITED)
+        if found is None:
+            raise DsupError("cannot collect a rank, because it has no exit status")
+        del self._running[rank.rank]
+        os.close(rank.pidfd)
+        exited = found.si_code == os.CLD_EXITED
+        return found.si_status if exited else -found.si_status
+
+    def dying(self) -> tuple[int, ...]:
+        """Return the ranks that the kernel is taking down at this moment."""
+        return tuple(
+            number
+            for number, rank in self._running.items()
+            if proc.is_dying(rank.pid)
+        )
+
+
+def helpers_left(spare: Collection[int]) -> tuple[tuple[str, ...], int]:
+    """Return ``comm (pid)`` of at most eight living descendants, and their number."""
+    pids = tree.alive(spare)
+    names = []
+    for pid in pids[:_NAMES_MAX]:
+        found = proc.stat(pid)
+        names.append(f"{found.comm if found else '?'} ({pid})")
+    return tuple(names), len(pids)
+
+
+def terminate_helpers(spare: Collection[int]) -> None:
+    """Send SIGTERM to every living descendant."""
+    for pid in tree.alive(spare):
+        tree.send(pid, signal.SIGTERM)
+
+
+def close_on_exec() -> None:
+    """Mark every inherited descriptor above stderr: posix_spawn closes none itself."""
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > _STDERR:
+            try:
+                os.set_inheritable(fd, False)  # noqa: FBT003
+            except OSError:
+                continue
+
+
+def _start(
+    number: int, argv: Sequence[str], environment: Mapping[str, str], page_fd: int
+) -> Rank:
+    out, out_end = _pipe()
+    err, err_end = _pipe()
+    actions = [
+        (os.POSIX_SPAWN_DUP2, out_end, 1),
+        (os.POSIX_SPAWN_DUP2, err_end, 2),
+        (os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD),
+    ]
+    try:
+        pid = os.posix_spawnp(
+            argv[0],
+            tuple(argv),
+            environment,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=[],
+            setsigdef=_DEFAULTED,
+        )
+    except (OSError, ValueError) as error:
+        os.close(out)
+        os.close(err)
+        if isinstance(error, BlockingIOError):
+            raise
+        raise _refusal(argv[0], error) from None
+    finally:
+        os.close(out_end)
+        os.close(err_end)
+    return Rank(number, pid, os.pidfd_open(pid), out, err)
+
+
+def _pipe() -> tuple[int, int]:
+    out, into = os.pipe2(os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(into, _F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        return out, into  # over the user's limit of pipe pages: the default size serves
+    return out, into
+
+
+def _refusal(program: str, error: OSError | ValueError) -> SpawnError:
+    code = error.errno if isinstance(error, OSError) else errno.EINVAL
+    reason = os.strerror(code or errno.EINVAL).lower()
+    missing = code == errno.ENOENT
+    hint = "check the name and PATH" if missing else "check its mode and format"
+    message = f"cannot start {program}, because {reason} ({hint})"
+    return SpawnError(message, NOT_FOUND if missing else CANNOT_EXECUTE)

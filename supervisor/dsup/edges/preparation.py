@@ -1,0 +1,129 @@
+"""What an attempt needs on disk: done where it may block, so mostly in an aide.
+
+The agent itself makes attempt 0's directories, before any rank runs; from then on an
+aide touches the file systems and answers in JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from dsup_runtime import contract
+
+_REASON_MAX_CHARS: Final = 300
+_REJECTED_MAX: Final = 8
+
+
+class Location(NamedTuple):
+    """Where checkpoints are.
+
+    Attributes:
+        directory: --checkpoint-dir; empty for none.
+        pattern: --checkpoint-glob; empty for none.
+    """
+
+    directory: str
+    pattern: str
+
+
+class Found(NamedTuple):
+    """The answer of an aide.
+
+    Attributes:
+        step: step of the newest valid checkpoint; None when there is none.
+        path: its path; empty when there is none.
+        error: why there is no answer; empty when there is one.
+        rejected: newer ones that are not valid, ``path: reason``; at most eight.
+    """
+
+    step: int | None = None
+    path: str = ""
+    error: str = ""
+    rejected: tuple[str, ...] = ()
+
+
+def make_directories(run_dir: str, attempt: int, local_world_size: int) -> None:
+    """Make the directories of an attempt's rank logs."""
+    for rank in range(local_world_size):
+        os.makedirs(contract.rank_dir(run_dir, attempt, rank), exist_ok=True)
+
+
+def temporary_name(parent: str) -> str:
+    """Return a fresh path for an attempt's TMPDIR.
+
+    It is short because a unix socket's path may have 107 bytes.
+    """
+    return os.path.join(parent, f"dsup-{os.urandom(3).hex()}")
+
+
+def prepare(interpreter: str, tmp_dir: str) -> bytes:
+    """Make a TMPDIR and open the job's program once; in an aide.
+
+    A program on a file system that hangs shall hang this aide, and not the agent that
+    is about to start ranks with it.
+    """
+    return _answer(lambda: _prepare(interpreter, tmp_dir))
+
+
+def search(location: Location) -> bytes:
+    """Look for the newest valid checkpoint; in an aide."""
+    return _answer(lambda: _newest(location))
+
+
+def remove(tmp_dir: str) -> bytes:
+    """Remove an attempt's TMPDIR with all that killed ranks left there; in an aide."""
+    try:
+        os.rmdir(tmp_dir)
+    except OSError:
+        import shutil
+
+        shutil.rmtree(tmp_dir, ignore_errors=True)
+    return b""
+
+
+def decode(answer: bytes) -> Found:
+    """Return an aide's answer; silence is an error of its own."""
+    if not answer:
+        return Found(error="the file systems did not answer in time")
+    import json
+
+    step, path, error, rejected = json.loads(answer)
+    return Found(step, path, error, tuple(rejected))
+
+
+def _answer(work: Callable[[], Found]) -> bytes:
+    import json
+
+    try:
+        found = work()
+    except (OSError, ValueError) as error:
+        found = Found(error=str(error)[:_REASON_MAX_CHARS])
+    return json.dumps(found).encode()
+
+
+def _prepare(interpreter: str, tmp_dir: str) -> Found:
+    os.mkdir(tmp_dir, 0o700)
+    if os.path.isabs(interpreter):
+        os.close(os.open(interpreter, os.O_RDONLY | os.O_CLOEXEC))
+    return Found()
+
+
+def _newest(location: Location) -> Found:
+    if location.directory:
+        from dsup_runtime import checkpoints
+
+        scan = checkpoints.newest_valid(location.directory)
+    else:
+        from dsup_runtime import foreign_checkpoints
+
+        scan = foreign_checkpoints.newest_foreign(location.pattern, wait=time.sleep)
+    rejected = tuple(
+        f"{path}: {reason}"[:_REASON_MAX_CHARS]
+        for path, reason in scan.rejected[:_REJECTED_MAX]
+    )
+    if scan.newest is None:
+        return Found(rejected=rejected)
+    return Found(scan.newest.step, scan.newest.path, rejected=rejected)

@@ -1,0 +1,303 @@
+"""The agent's side of the scribe: what is to be written is handed over, not waited for.
+
+The agent keeps the read ends of all rank pipes, so a scribe that dies or falls silent
+is replaced by another that inherits them: no rank sees EPIPE. Two never run at once. A
+scribe that cannot even be killed hangs on the disk, as a second one would; until it
+ends, and when scribes die faster than they may be started, the ranks' output is
+thrown away, so that no rank waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+from math import inf
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from dsup.edges.scribe.child import FIRST_FREE_FD, Child
+from dsup.edges.scribe.outbox import Budget, Outbox
+from dsup.edges.scribe.protocol import TEXT_MAX_BYTES, Message
+from dsup.edges.scribe.spill import Spill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dsup.edges.scribe.protocol import Settings
+
+SILENCE_S = 5.0
+PING_S = 5.0
+DYING_S = 1.0
+"""How long a killed scribe may take to end before output is thrown away."""
+REPLACEMENTS = 5
+PERIOD_S = 60.0
+FORK_RETRY_S = 1.0
+END_S = 10.0
+CUT = "…".encode()
+
+
+class Prepared(NamedTuple):
+    """The directories of an attempt are there, or cannot be made."""
+
+    kind: Literal["prepared"]
+    attempt: int
+    error: str | None
+
+
+class Lost(NamedTuple):
+    """A scribe died (exit code, or minus a signal); another follows by itself."""
+
+    kind: Literal["scribe_lost"]
+    pid: int
+    status: int
+
+
+class Ended(NamedTuple):
+    """The last scribe is gone; ``complete`` tells whether it wrote all it was given."""
+
+    kind: Literal["scribe_ended"]
+    complete: bool
+
+
+Report = Prepared | Lost | Ended
+
+
+class Scribe:
+    """Gets things written by a process of its own.
+
+    The agent watches ``fd`` for reading and calls ``on_ready``, and calls ``on_tick``
+    at ``deadline()``; both return what is news. All else may be called at any time,
+    also before ``start``, and never blocks.
+
+    Attributes:
+        fd: one descriptor for the agent's epoll, the same for the whole run.
+    """
+
+    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
+        self._settings = settings
+        self._now = now
+        self._epoll = select.epoll()
+        self.fd = self._epoll.fileno()
+        self._outbox = Outbox()
+        self._budget = Budget(1 + REPLACEMENTS, PERIOD_S)
+        self._streams: dict[tuple[int, int], tuple[int, int]] = {}
+        self._spill = Spill(self._epoll)
+        self._child: Child | None = None
+        self._heard_at = inf
+        self._start_at = inf
+        self._killed_at = inf
+        self._end_by = inf
+        self._reports: list[Report] = []
+
+    @property
+    def pid(self) -> int | None:
+        """Return the scribe's process id, None while there is none.
+
+        It is this object that reaps it; a status taken elsewhere is not missed.
+        """
+        return self._child.pid if self._child else None
+
+    def start(self) -> None:
+        """Fork the scribe; if that fails, ``on_tick`` tries again."""
+        now_s = self._now()
+        inherited = [(*key, *fds) for key, fds in self._streams.items()]
+        try:
+            self._child = Child(self._settings, inherited, self._now, self._epoll)
+        except OSError:
+            self._start_at = now_s + FORK_RETRY_S
+            self._spill.begin(self._read_ends())
+            return
+        self._budget.spend(now_s)
+        self._heard_at, self._start_at, self._killed_at = now_s, inf, inf
+        refused = self._outbox.refused
+        # Streams are inherited; only what happens to them later has to be told.
+        self._outbox.restart(lambda message: message.kind in ("open", "ping"), now_s)
+        self._own_up(refused, self._spill.end())
+        self._flush()
+
+    def open_streams(
+        self, attempt: int, local_rank: int, out_fd: int, err_fd: int
+    ) -> None:
+        """Have a rank's output read; the read ends are this object's from now on."""
+        for fd in (out_fd, err_fd):
+            os.set_blocking(fd, False)
+        self._streams[attempt, local_rank] = (out_fd, err_fd)
+        if self._spill.active:
+            self._spill.begin((out_fd, err_fd))
+        if self._child:
+            self._put(Message("open", attempt, local_rank, fds=(out_fd, err_fd)))
+
+    def close_streams(self, attempt: int) -> None:
+        """Let an attempt's pipes go once the scribe has read what they hold.
+
+        A process that still holds a write end gets EPIPE from then on: to be called
+        when the attempt's group is proven empty.
+        """
+        self._put(Message("close", attempt))
+
+    def journal(self, line: str) -> None:
+        """Append a line to the journal.
+
+        A replaced scribe may write it twice: its own number tells. One of more than
+        128 KiB is cut, and is then no JSON any more.
+        """
+        self._put(Message("journal", text=_text(line)))
+
+    def say(self, text: str) -> None:
+        """Print dsup's own words, after all that the ranks have written so far."""
+        self._put(Message("say", text=_text(text)))
+
+    def prepare(self, attempt: int) -> None:
+        """Make an attempt's directories; the answer is ``Prepared``."""
+        self._put(Message("prepare", attempt))
+
+    def save(self, name: str, fd: int) -> None:
+        """Copy what a descriptor holds to a file of the run directory.
+
+        Args:
+            name: relative to the run directory.
+            fd: a regular file or memfd; the caller may close it at once.
+
+        Raises:
+            OSError: there is no descriptor left to keep it by.
+        """
+        kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
+        if not self._put(Message("save", name=name, fds=(kept,))):
+            os.close(kept)
+
+    def end(self) -> None:
+        """Have everything written and the scribe end; ``Ended`` comes within 10 s."""
+        self._end_by = self._now() + END_S
+        self._put(Message("end"))
+
+    def unsaid(self) -> list[str]:
+        """Return what was to be said and may never have been, for the agent to say."""
+        return [text.decode(errors="replace") for text in self._outbox.texts("say")]
+
+    def deadline(self) -> float:
+        """Return when ``on_tick`` is due; agent clock, seconds."""
+        if self._child is None:
+            return min(self._start_at, self._end_by)
+        if self._killed_at < inf:
+            spilling = self._spill.active
+            return min(inf if spilling else self._killed_at + DYING_S, self._end_by)
+        silence = self._outbox.waiting_since + SILENCE_S
+        return min(silence, self._heard_at + PING_S, self._end_by)
+
+    def on_ready(self) -> list[Report]:
+        """Read answers, send what waits, replace a scribe that has died."""
+        self._spill.read()
+        if self._child:
+            self._hear(self._child)
+            self._flush()
+            status = self._child.reap()
+            if status is not None:
+                self._on_death(self._child, status)
+        return self._take_reports()
+
+    def on_tick(self) -> list[Report]:
+        """Do what has become due: ping, kill a silent scribe, start another."""
+        now_s = self._now()
+        if now_s >= self._end_by:
+            self._abandon()
+        elif self._child is None:
+            if now_s >= self._start_at:
+                self.start()
+        elif now_s >= self._killed_at + DYING_S:
+            self._spill.begin(self._read_ends())
+        elif self._killed_at == inf:
+            self._check(self._child, now_s)
+        return self._take_reports()
+
+    def _check(self, child: Child, now_s: float) -> None:
+        if now_s >= self._outbox.waiting_since + SILENCE_S:
+            self._kill(child)
+        elif now_s >= self._heard_at + PING_S and not self._outbox:
+            self._put(Message("ping"))
+
+    def _kill(self, child: Child) -> None:
+        self._killed_at = min(self._killed_at, self._now())
+        child.kill()
+
+    def _hear(self, child: Child) -> None:
+        for answer in child.answers():
+            self._heard_at = self._now()
+            for message in self._outbox.ack(answer.ack, self._heard_at):
+                self._done(message)
+            for attempt, error in answer.prepared:
+                self._reports.append(Prepared("prepared", attempt, error))
+        if child.hung_up:
+            self._kill(child)
+
+    def _done(self, message: Message) -> None:
+        if message.kind == "save":
+            os.close(message.fds[0])
+        elif message.kind == "close":
+            self._let_go(message.attempt)
+
+    def _let_go(self, attempt: int) -> None:
+        for key in [key for key in self._streams if key[0] == attempt]:
+            fds = self._streams.pop(key)
+            self._spill.forget(fds)
+            for fd in fds:
+                os.close(fd)
+
+    def _on_death(self, child: Child, status: int) -> None:
+        self._hear(child)
+        child.close()
+        self._child = None
+        if status == 0 and self._end_by < inf and not self._outbox:
+            self._finish(complete=True)
+            return
+        self._reports.append(Lost("scribe_lost", child.pid, status))
+        self._start_at = max(self._now(), self._budget.free_at())
+        if self._start_at > self._now():
+            self._spill.begin(self._read_ends())
+        else:
+            self.start()
+
+    def _abandon(self) -> None:
+        if self._child:
+            self._child.kill()
+            self._child.close()
+            self._child = None
+        self._finish(complete=False)
+
+    def _finish(self, *, complete: bool) -> None:
+        self._end_by = self._start_at = inf
+        self._reports.append(Ended("scribe_ended", complete))
+
+    def _own_up(self, refused: int, spilt: int) -> None:
+        if refused or spilt:
+            self.say(
+                f"dsup: {spilt:,} bytes of the ranks' output and {refused:,} messages "
+                "of dsup's own are lost, because nothing could be written"
+            )
+
+    def _put(self, message: Message) -> bool:
+        taken = self._outbox.put(message, self._now())
+        self._flush()
+        return taken
+
+    def _flush(self) -> None:
+        if self._child is None:
+            return
+        waiting = self._outbox.unsent()
+        while waiting and self._child.send(*waiting):
+            self._outbox.mark_sent()
+            waiting = self._outbox.unsent()
+        self._child.want_write(wanted=waiting is not None)
+
+    def _read_ends(self) -> list[int]:
+        return [fd for fds in self._streams.values() for fd in fds]
+
+    def _take_reports(self) -> list[Report]:
+        reports, self._reports = self._reports, []
+        return reports
+
+
+def _text(text: str) -> bytes:
+    data = text.encode(errors="surrogateescape")
+    if len(data) <= TEXT_MAX_BYTES:
+        return data
+    return data[: TEXT_MAX_BYTES - len(CUT)] + CUT

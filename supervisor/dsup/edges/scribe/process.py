@@ -1,0 +1,280 @@
+"""The scribe's own process: one loop that reads pipes and writes files and console.
+
+It blocks nowhere but in file writes, which is what it is for: a hung disk hangs the
+scribe, and the agent, which noticed, goes on. It ends when it is told to; when the
+agent dies, it reads on until every writer has gone, so last words are kept.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+from typing import TYPE_CHECKING, NoReturn
+
+from dsup.edges.scribe import protocol
+from dsup.edges.scribe.console import Console
+from dsup.edges.scribe.desk import Desk
+from dsup.edges.scribe.files import Disk
+from dsup.edges.scribe.sink import Sink, open_sinks
+from dsup.edges.scribe.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dsup.edges.scribe.protocol import Settings
+
+ORPHAN_S = 10.0
+TICK_S = 1.0
+EVENTS_A_TURN = 8
+"""So few that the agent is heard between any 2 MiB of output."""
+ALIVE_S = 1.0
+STILL_S = 0.5
+FINISH_S = 2.0
+CRASHED = 70
+STDERR = 2
+BLOCKED = (
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
+    signal.SIGUSR2, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTOU, signal.SIGTTIN,
+    signal.SIGPIPE,
+)  # fmt: skip
+
+
+def run(
+    settings: Settings,
+    control: socket.socket,
+    inherited: Iterable[tuple[int, int, int, int]],
+    now: Callable[[], float],
+) -> NoReturn:
+    """Be the scribe; never return into the agent's code this process was forked from.
+
+    Args:
+        settings: what the scribe is told once.
+        control: its end of the pair, the only way to the agent.
+        inherited: attempt, local rank and the two read ends of open streams.
+        now: monotonic clock, seconds.
+    """
+    status = CRASHED
+    try:
+        streams = list(inherited)
+        keep = {fd for stream in streams for fd in stream[2:]}
+        close_all_but({0, 1, 2, control.fileno()} | keep)
+        fill_stdio()
+        # A terminal's Ctrl-C reaches this process too, and is not meant for it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+        # The agent's garbage holds descriptors whose numbers mean others here.
+        gc.freeze()
+        loop = Loop(settings, control, now)
+        for attempt, local_rank, out_fd, err_fd in streams:
+            loop.open_streams(attempt, local_rank, (out_fd, err_fd))
+        loop.run()
+        status = 0
+    except Exception as error:  # noqa: BLE001 - the agent must not go on as two processes
+        _last_line(f"dsup: scribe: {type(error).__name__}: {error}\n")
+    finally:
+        os._exit(status)
+
+
+def close_all_but(keep: set[int]) -> None:
+    """Close every descriptor this process has, except for these."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:  # that of the listing itself
+                continue
+
+
+def fill_stdio() -> None:
+    """Open /dev/null where 0, 1 or 2 is closed: a log must not take that number."""
+    fd = os.open("/dev/null", os.O_RDWR)
+    while fd <= STDERR:
+        fd = os.dup(fd)
+    os.close(fd)
+
+
+def _last_line(text: str) -> None:
+    try:
+        Sink(STDERR).write(text.encode())
+    except OSError:
+        return
+
+
+class Loop:
+    """What the scribe does, turn by turn."""
+
+    def __init__(
+        self, settings: Settings, control: socket.socket, now: Callable[[], float]
+    ) -> None:
+        self._now = now
+        self._control = control
+        self._epoll = select.epoll()
+        self._epoll.register(control, select.EPOLLIN)
+        out, err = open_sinks()
+        self._err = Console(err, now, in_log=settings.rank_logs)
+        same = out is err
+        self._out = self._err if same else Console(out, now, in_log=settings.rank_logs)
+        self._consoles = (self._err,) if same else (self._out, self._err)
+        self._watched: dict[Console, int] = {}
+        self._streams: dict[int, Stream] = {}
+        self._disk = Disk(settings.run_dir, self._say, now)
+        self._desk = Desk(settings, self._disk)
+        self._handled = 0
+        self._answered = 0
+        self._answered_at = 0.0
+        self._prepared: list[tuple[int, str | None]] = []
+        self._orphaned_at: float | None = None
+        self._ended = False
+
+    def run(self) -> None:
+        """Work until the agent says end, or has gone and all writers too."""
+        while not self._ended:
+            events = self._epoll.poll(self._timeout_s(), EVENTS_A_TURN)
+            if self._orphaned_at is None:
+                self._listen()
+            elif not self._streams or self._now() >= self._orphaned_at + ORPHAN_S:
+                self._end()
+            for fd, _ in events:
+                stream = self._streams.get(fd)
+                if stream and stream.read() == 0:
+                    self._close(stream)
+            for console in self._consoles:
+                console.flush()
+                self._watch(console)
+            self._disk.tick()
+
+    def open_streams(self, attempt: int, local_rank: int, fds: tuple[int, ...]) -> None:
+        """Read a rank's two pipes from now on."""
+        consoles = (self._out, self._err)
+        for which, (fd, console) in enumerate(zip(fds, consoles, strict=True)):
+            stream = Stream(fd, attempt, console)
+            self._desk.open_log(stream, local_rank, which)
+            self._streams[fd] = stream
+            self._epoll.register(fd, select.EPOLLIN)
+
+    def _timeout_s(self) -> float | None:
+        if self._orphaned_at is not None and not self._streams:
+            return 0.0
+        unwatched = any(c.backlog and c not in self._watched for c in self._consoles)
+        ticking = unwatched or self._disk.troubled or self._orphaned_at is not None
+        return TICK_S if ticking else None
+
+    def _listen(self) -> None:
+        while not self._ended:
+            try:
+                data, fds, flags, _ = socket.recv_fds(
+                    self._control, protocol.MESSAGE_MAX_BYTES, protocol.FDS_MAX
+                )
+            except BlockingIOError:
+                break
+            except ConnectionError:
+                data, fds, flags = b"", [], 0
+            if not data:
+                self._orphan()
+                return
+            if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
+                # A replacement inherits the descriptors that did not fit in here.
+                raise OSError(f"cannot take a message of the agent, flags {flags:#x}")
+            number, message = protocol.decode(data, tuple(fds))
+            self._handle(message)
+            self._handled = number
+        self._answer()
+
+    def _handle(self, message: protocol.Message) -> None:
+        match message.kind:
+            case "open":
+                self.open_streams(message.attempt, message.local_rank, message.fds)
+            case "close":
+                self._drain(message.attempt, close=True)
+            case "say":
+                self._drain()
+                self._err.say(message.text)
+            case "end":
+                self._end()
+            case "ping":
+                pass
+            case _:
+                self._handle_file(message)
+
+    def _handle_file(self, message: protocol.Message) -> None:
+        match message.kind:
+            case "journal":
+                self._desk.journal(message.text)
+            case "prepare":
+                error = self._desk.prepare(message.attempt)
+                self._prepared.append((message.attempt, error))
+            case "save":
+                self._save(message)
+            case _:
+                raise ValueError(f"unknown message {message.kind}")
+
+    def _save(self, message: protocol.Message) -> None:
+        (fd,) = message.fds
+        error = self._desk.save(message.name, fd)
+        os.close(fd)
+        if error:
+            self._say(f"dsup: cannot write {message.name}, because {error}")
+
+    def _drain(self, attempt: int | None = None, *, close: bool = False) -> None:
+        """Read what the pipes hold, so that last words come before what follows."""
+        for stream in list(self._streams.values()):
+            if attempt not in (None, stream.attempt):
+                continue
+            if stream.drain() or close:
+                self._close(stream)
+            if self._now() - self._answered_at > ALIVE_S:
+                self._send_answer()
+
+    def _close(self, stream: Stream) -> None:
+        self._epoll.unregister(stream.fd)
+        del self._streams[stream.fd]
+        stream.close()
+
+    def _orphan(self) -> None:
+        self._epoll.unregister(self._control)
+        self._control.close()
+        self._orphaned_at = self._now()
+
+    def _end(self) -> None:
+        self._drain()
+        for stream in list(self._streams.values()):
+            self._close(stream)
+        self._disk.close()
+        for console in self._consoles:
+            console.finish(STILL_S, FINISH_S)
+        self._ended = True
+
+    def _say(self, text: str) -> None:
+        self._err.say(text.encode(errors="surrogateescape"))
+
+    def _answer(self) -> None:
+        if self._handled > self._answered:
+            self._send_answer()
+        waits = self._handled > self._answered
+        events = select.EPOLLIN | (select.EPOLLOUT if waits else 0)
+        self._epoll.modify(self._control, events)
+
+    def _send_answer(self) -> None:
+        answer = protocol.Answer(self._handled, tuple(self._prepared))
+        self._answered_at = self._now()
+        try:
+            self._control.send(protocol.encode_answer(answer), socket.MSG_NOSIGNAL)
+        except OSError:  # full: once more when it is writable; gone: _listen hears it
+            return
+        self._answered = self._handled
+        self._prepared.clear()
+
+    def _watch(self, console: Console) -> None:
+        wanted = console.backlog > 0 and console.sink
+        if bool(wanted) == (console in self._watched):
+            return
+        if not wanted:
+            self._epoll.unregister(self._watched.pop(console))
+            return
+        try:
+            self._epoll.register(wanted.fd, select.EPOLLOUT)
+        except OSError:  # a file or a device that does not poll: the tick retries
+            return
+        self._watched[console] = wanted.fd

@@ -1,0 +1,98 @@
+"""What the agent and its scribe say to each other over a SOCK_SEQPACKET pair.
+
+A message is one datagram: a JSON object, a newline, and the text as raw bytes (a
+journal line is JSON already and must not be quoted twice). Descriptors travel beside
+it. An answer is one JSON object and cumulative, so that a lost moment costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+TEXT_MAX_BYTES = 128 * 1024
+MESSAGE_MAX_BYTES = TEXT_MAX_BYTES + 4096
+ANSWER_MAX_BYTES = 64 * 1024
+FDS_MAX = 2
+
+
+class Settings(NamedTuple):
+    """What a scribe is told once, when it is forked.
+
+    Attributes:
+        run_dir: the run directory; it exists.
+        local_world_size: how many ranks the node has.
+        rank_logs: False for ``--log-dir /dev/null``.
+        file_mode: mode of new files, before the umask.
+        dir_mode: mode of new directories, before the umask.
+    """
+
+    run_dir: str
+    local_world_size: int
+    rank_logs: bool = True
+    file_mode: int = 0o600
+    dir_mode: int = 0o700
+
+
+class Message(NamedTuple):
+    """One message from the agent; what its kind does not need stays empty.
+
+    Attributes:
+        kind: ``open close journal say prepare save ping end``.
+        attempt: of open, close and prepare.
+        local_rank: of open.
+        name: of save, relative to the run directory.
+        text: of journal and say, without its newline.
+        fds: read ends of stdout and stderr of open; the file of save.
+    """
+
+    kind: str
+    attempt: int = 0
+    local_rank: int = 0
+    name: str = ""
+    text: bytes = b""
+    fds: tuple[int, ...] = ()
+
+
+class Answer(NamedTuple):
+    """All that a scribe has done since its start.
+
+    Attributes:
+        ack: number of the last message it is done with.
+        prepared: since the answer before: attempts with an error, or None.
+    """
+
+    ack: int
+    prepared: tuple[tuple[int, str | None], ...] = ()
+
+
+def encode(number: int, message: Message) -> bytes:
+    """Return the datagram of a message; its descriptors go beside it."""
+    head = [number, message.kind, message.attempt, message.local_rank, message.name]
+    return json.dumps(head).encode() + b"\n" + message.text
+
+
+def decode(data: bytes, fds: tuple[int, ...]) -> tuple[int, Message]:
+    """Return the number and the message of a datagram.
+
+    Raises:
+        ValueError: the datagram is not one of ours.
+    """
+    head, _, text = data.partition(b"\n")
+    number, kind, attempt, local_rank, name = json.loads(head)
+    return int(number), Message(kind, attempt, local_rank, name, text, fds)
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """Return the datagram of an answer."""
+    return json.dumps(answer).encode()
+
+
+def decode_answer(data: bytes) -> Answer:
+    """Return the answer in a datagram.
+
+    Raises:
+        ValueError: the datagram is not one of ours.
+    """
+    ack, prepared = json.loads(data)
+    return Answer(int(ack), tuple((int(n), error) for n, error in prepared))

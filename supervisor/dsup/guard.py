@@ -1,0 +1,134 @@
+"""The guard: the process the user starts, parent of the agent, last to go.
+
+It does next to nothing, so next to nothing can go wrong with it: it passes signals on
+to the agent, collects what is orphaned (as PID 1 of a container it is init), and when
+the agent has been killed it kills everything the agent started. Both are subreapers,
+so every process that a rank ever started, however detached, is a descendant, and
+nothing has to be found by its name.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from dsup.core.exits import BUG, signal_name
+from dsup.linux import libc, proc, signals, tree
+from dsup.linux.guardian import Guardian
+
+_KILL_S: Final = 5.0
+_LAST_WORDS_S: Final = 1.0
+_ROUND_S: Final = 0.02
+
+
+def guard(agent: Callable[[Guardian], int]) -> int:
+    """Fork, run the agent in the child, and stand guard in the parent.
+
+    Args:
+        agent: returns the exit code; never returns into the caller's code.
+
+    Returns:
+        The exit code of the run, in the parent only.
+    """
+    _open_missing_standard_descriptors()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    libc.become_subreaper()
+    watched = signals.watched()
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    spared = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
+    guard_pid = os.getpid()
+    agent_pid = os.fork()
+    if agent_pid == 0:
+        _be_the_agent(agent, guard_pid, spared)
+    return _watch(agent_pid, watched, spared)
+
+
+def _open_missing_standard_descriptors() -> None:
+    """Put /dev/null where 0, 1 or 2 is closed, else our own files would land there."""
+    fd = os.open(os.devnull, os.O_RDWR)
+    while fd <= 2:  # noqa: PLR2004
+        os.set_inheritable(fd, True)  # noqa: FBT003
+        fd = os.open(os.devnull, os.O_RDWR)
+    os.close(fd)
+
+
+def _be_the_agent(
+    agent: Callable[[Guardian], int], guard_pid: int, spared: memoryview
+) -> NoReturn:
+    code = BUG
+    try:
+        libc.become_subreaper()
+        pidfd = os.pidfd_open(guard_pid)
+        if os.getppid() == guard_pid:
+            code = agent(Guardian(pidfd, spared))
+    finally:
+        os._exit(code)
+
+
+def _watch(agent_pid: int, watched: set[signal.Signals], spared: memoryview) -> int:
+    while True:
+        info = signal.sigwaitinfo(watched)
+        if info.si_signo != signal.SIGCHLD:
+            os.kill(agent_pid, info.si_signo)
+            continue
+        status = _reap(agent_pid)
+        if status is not None:
+            return _after(os.waitstatus_to_exitcode(status), spared)
+
+
+def _reap(agent_pid: int) -> int | None:
+    """Collect dead children; return the agent's wait status if it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == agent_pid:
+            found = status
+
+
+def _after(code: int, spared: memoryview) -> int:
+    if code >= 0 and code != BUG:
+        return code
+    killed = _clean_up({spared[0]})
+    how = signal_name(-code) if code < 0 else f"exit code {code}"
+    _say(f"dsup: the agent ended by {how}; killed what it had started: {killed}")
+    return 128 - code if code < 0 else code
+
+
+def _clean_up(spare: set[int]) -> int:
+    """Kill every descendant but the scribe, then give that a second to finish."""
+    killed = 0
+    until = time.monotonic() + _KILL_S
+    while tree.alive(spare) and time.monotonic() < until:
+        killed += tree.kill(spare)
+        _wait_for_a_child(_ROUND_S)
+    until = time.monotonic() + _LAST_WORDS_S
+    while any(map(proc.is_alive, spare - {0})) and time.monotonic() < until:
+        _wait_for_a_child(_ROUND_S)
+    tree.kill()
+    return killed
+
+
+def _wait_for_a_child(limit_s: float) -> None:
+    signal.sigtimedwait({signal.SIGCHLD}, limit_s)
+    _reap(0)
+
+
+def _say(line: str) -> None:
+    """Write a line to stderr if that takes it now: a stopped terminal costs no time."""
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    try:
+        if poll.poll(0):
+            os.write(2, f"{line}\n".encode())
+    except OSError:
+        return

@@ -1,0 +1,105 @@
+"""Facts about processes, read from /proc; whatever cannot be read is absent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+_PF_EXITING: Final = 0x4
+
+
+class Stat(NamedTuple):
+    """Some fields of /proc/PID/stat."""
+
+    comm: str
+    state: str
+    ppid: int
+    flags: int
+
+
+def read_text(path: str) -> str:
+    """Return the content of a file below /proc; empty when it is not to be had."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        parts = list(iter(lambda: os.read(fd, 65_536), b""))
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def stat(pid: int) -> Stat | None:
+    """Return a process's state; None if it does not exist (any more)."""
+    text = read_text(f"/proc/{pid}/stat")
+    comm, bracket, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    if not bracket or not fields:
+        return None
+    return Stat(comm, fields[0], int(fields[1]), int(fields[6]))
+
+
+def is_dying(pid: int) -> bool:
+    """Return whether the kernel is already taking the process down."""
+    found = stat(pid)
+    return found is not None and bool(found.flags & _PF_EXITING)
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Return whether a process has a handler for a signal (its SigCgt bit)."""
+    for line in read_text(f"/proc/{pid}/status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
+    return False
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process, zombies included."""
+    found: list[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for task in tasks:
+        path = f"/proc/{pid}/task/{task}/children"
+        found += map(int, read_text(path).split())
+    return found or _children_by_parent(pid)
+
+
+def _children_by_parent(pid: int) -> list[int]:
+    """Return the children on a kernel without /proc/PID/task/TID/children."""
+    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return []
+    return [child for child in _all() if (s := stat(child)) and s.ppid == pid]
+
+
+def _all() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def descendants(pid: int, *, without: Iterable[int] = ()) -> list[int]:
+    """Return everything below a process, parents first, zombies included.
+
+    Args:
+        pid: the root, itself not in the answer.
+        without: children whose branches are left out.
+    """
+    left_out = set(without)
+    found: list[int] = []
+    todo = children(pid)
+    while todo:
+        child = todo.pop()
+        if child not in left_out:
+            found.append(child)
+            todo += children(child)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process exists and is more than a zombie."""
+    found = stat(pid)
+    return found is not None and found.state not in {"Z", "X"}

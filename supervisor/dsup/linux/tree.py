@@ -1,0 +1,86 @@
+"""Descendants of this process: signalled only when proven ours, reaped by pid."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Collection
+from typing import Final
+
+from dsup.linux import proc
+
+_STOP_ROUNDS: Final = 8
+
+
+def alive(spare: Collection[int] = ()) -> list[int]:
+    """Return the living descendants of this process, parents first.
+
+    Args:
+        spare: children that do not count, with all that is below them.
+    """
+    below = proc.descendants(os.getpid(), without=spare)
+    return [pid for pid in below if proc.is_alive(pid)]
+
+
+def send(pid: int, signum: int) -> bool:
+    """Send a signal to a descendant; return whether it was sent.
+
+    The process is pinned by a descriptor first and its ancestry is read after that,
+    so a pid that was given to a stranger in between is never hit.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not _is_descendant(pid):
+            return False
+        signal.pidfd_send_signal(pidfd, signum)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _is_descendant(pid: int) -> bool:
+    me = os.getpid()
+    while pid > 1:
+        found = proc.stat(pid)
+        if found is None:
+            return False
+        if found.ppid == me:
+            return True
+        pid = found.ppid
+    return False
+
+
+def kill(spare: Collection[int] = ()) -> int:
+    """Send SIGKILL to every descendant; return how many were alive.
+
+    They are stopped first, until a look finds no new one: a process that forks faster
+    than it is found would escape a plain walk.
+    """
+    stopped: set[int] = set()
+    for _ in range(_STOP_ROUNDS):
+        new = set(alive(spare)) - stopped
+        if not new:
+            break
+        stopped |= {pid for pid in new if send(pid, signal.SIGSTOP)}
+    for pid in stopped:
+        send(pid, signal.SIGKILL)
+    return len(stopped)
+
+
+def reap_adopted(owned: Collection[int]) -> None:
+    """Collect dead children that somebody else does not wait for.
+
+    Args:
+        owned: children whose exit status their owner collects.
+    """
+    for pid in proc.children(os.getpid()):
+        if pid not in owned:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue

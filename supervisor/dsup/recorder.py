@@ -1,0 +1,184 @@
+"""What the agent keeps and says: the journal, the console, the ranks' output.
+
+The recorder numbers and words; a scribe, started after the ranks, writes. Until then
+everything waits here, so that nothing but the start of the ranks happens before it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from dsup.core.commands import Command
+from dsup.core.events import Event
+from dsup.core.exits import signal_name
+from dsup.core.job import Job
+from dsup.core.state import NEVER, State
+from dsup.edges.group import Rank
+from dsup.edges.loop import Loop
+from dsup.linux.guardian import Guardian
+from dsup.report import console
+from dsup_runtime import contract
+
+if TYPE_CHECKING:
+    from dsup.edges.scribe.link import Report, Scribe
+
+
+class Recorder:
+    """Everything that leaves the agent for a file or a terminal.
+
+    Args:
+        job: what to do.
+        guardian: is told which process to spare.
+        loop: watches the scribe.
+
+    Attributes:
+        ended: the scribe has written everything and is gone.
+        on_directories: called with an attempt and an error, or None.
+    """
+
+    def __init__(self, job: Job, guardian: Guardian, loop: Loop) -> None:
+        self.ended = False
+        self.on_directories: Callable[[int, str | None], None] = lambda *_: None
+        self._job = job
+        self._guardian = guardian
+        self._loop = loop
+        self._scribe: Scribe | None = None
+        self._written = 0
+        self._unwritten: list[Event | Command] = []
+        self._unsaid: list[str] = []
+
+    @property
+    def pids(self) -> set[int]:
+        """The scribe's pid, while there is one."""
+        pid = self._scribe.pid if self._scribe else None
+        return set() if pid is None else {pid}
+
+    def start(self, attempt: int, ranks: Iterable[Rank]) -> None:
+        """Have the output of an attempt's ranks read, by a new scribe if need be."""
+        scribe = self._scribe or self._make()
+        for rank in ranks:
+            scribe.open_streams(attempt, rank.rank, rank.out, rank.err)
+        if self._scribe is None:
+            self._scribe = scribe
+            scribe.start()
+            self._loop.watch(scribe.fd, self._on_ready)
+            self._note_pid()
+            self._write_head(scribe)
+        self.flush()
+
+    def record(self, event: Event, commands: Iterable[Command]) -> None:
+        """Put an event and what it led to into the journal."""
+        self._unwritten += (event, *commands)
+
+    def narrate(
+        self, before: State, event: Event, after: State, view: console.View
+    ) -> None:
+        """Say on the console what a person should know of an event."""
+        line = console.line(before, event, after, view)
+        if line:
+            self.say(line)
+
+    def say(self, text: str) -> None:
+        """Print a line of dsup's own."""
+        self._unsaid.append(f"dsup: {text}")
+
+    def say_deaf(self, ranks: list[int], signum: int) -> None:
+        """Say to which ranks a signal was not passed on."""
+        if ranks:
+            name, who = signal_name(signum), console.ranks(ranks)
+            self.say(f"{name} not passed on to {who}: no handler, it would be deadly")
+
+    def prepare_directories(self, attempt: int) -> None:
+        """Have an attempt's directories made; ``on_directories`` gets the answer."""
+        if self._scribe:
+            self._scribe.prepare(attempt)
+
+    def save(self, name: str, fd: int) -> None:
+        """Copy a descriptor's content into the run directory."""
+        if self._scribe:
+            self._scribe.save(name, fd)
+
+    def close_streams(self, attempt: int) -> None:
+        """Let the pipes of an attempt go; its group must be proven empty."""
+        if self._scribe:
+            self._scribe.close_streams(attempt)
+
+    def flush(self) -> None:
+        """Hand over what waits, as soon as there is a scribe."""
+        if self._scribe is None:
+            return
+        from dsup.core import journal
+
+        for item in self._unwritten:
+            self._written += 1
+            self._scribe.journal(journal.encode(self._written, item))
+        for line in self._unsaid:
+            self._scribe.say(line)
+        self._unwritten, self._unsaid = [], []
+
+    def end(self) -> None:
+        """Have everything written; ``ended`` becomes true within seconds."""
+        if self._scribe is None:
+            self.start(0, ())
+        self.flush()
+        if self._scribe:
+            self._scribe.end()
+
+    def deadline(self) -> float:
+        """Return when ``on_tick`` is due, agent clock, seconds."""
+        return self._scribe.deadline() if self._scribe else NEVER
+
+    def on_tick(self) -> None:
+        """Do what has become due."""
+        if self._scribe and time.monotonic() >= self._scribe.deadline():
+            self._take(self._scribe.on_tick())
+
+    def _on_ready(self) -> None:
+        if self._scribe:
+            self._take(self._scribe.on_ready())
+
+    def _take(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            match report.kind:
+                case "prepared":
+                    self.on_directories(report.attempt, report.error)
+                case "scribe_lost":
+                    self._note_pid()
+                case "scribe_ended":
+                    self._note_pid()
+                    self.ended = True
+
+    def _note_pid(self) -> None:
+        """Tell the guard whom to spare: the scribe outlives a killed agent."""
+        self._guardian.spared[0] = next(iter(self.pids), 0)
+
+    def _make(self) -> Scribe:
+        from dsup.edges.scribe.link import Scribe
+        from dsup.edges.scribe.protocol import Settings
+
+        private = self._job.private
+        settings = Settings(
+            run_dir=self._job.run_dir,
+            local_world_size=self._job.spec.world_size,
+            rank_logs=self._job.rank_logs,
+            file_mode=0o600 if private else 0o666,
+            dir_mode=0o700 if private else 0o777,
+        )
+        return Scribe(settings, time.monotonic)
+
+    def _write_head(self, scribe: Scribe) -> None:
+        from dsup.core import journal
+        from dsup.report.run_file import run_file
+
+        scribe.journal(journal.header(self._job.spec))
+        fd = os.memfd_create("run.json", os.MFD_CLOEXEC)
+        try:
+            os.write(fd, run_file(self._job, time.time_ns(), time.monotonic_ns()))
+            scribe.save(contract.RUN_FILE, fd)
+        except OSError:
+            self.say("cannot keep run.json, because no descriptor is left")
+        finally:
+            os.close(fd)

@@ -1,0 +1,200 @@
+"""What the agent says on the console: one event and its two states, one or no line.
+
+Pure. The lines answer, in this order, what a person at two in the morning asks: which
+rank went first, how, what dsup does about it, and where to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dsup.core import events as ev
+from dsup.core.exits import CAUSES, signal_name
+from dsup.core.job import Job
+from dsup.core.state import Death, Stage, State, first_rank
+from dsup_runtime import contract
+
+
+class View(NamedTuple):
+    """What lines need beside the state.
+
+    Attributes:
+        job: what was asked for.
+        pids: pid of each rank of this attempt.
+        resume_from: checkpoint of this attempt; empty for none.
+    """
+
+    job: Job
+    pids: Mapping[int, int]
+    resume_from: str
+
+
+def line(before: State, event: ev.Event, after: State, view: View) -> str:
+    """Return what is to be said about an event; empty for nothing.
+
+    Args:
+        before: the state the event met.
+        after: the state it led to.
+        view: the rest.
+    """
+    entered = after.stage if after.stage is not before.stage else None
+    match event:
+        case ev.Prepared() if entered is Stage.RUNNING:
+            return _started(after, view)
+        case ev.Cannot() if entered is Stage.KILLING:
+            return event.reason
+        case ev.RankExited() if before.failed is None and after.failed:
+            return _first_death(after, view)
+        case ev.HelpersLeft() if after.succeeded:
+            return _helpers(event, after)
+        case ev.PlanAgreed() if before.stage is Stage.DECIDING:
+            return _plan(after, view, event.at_s)
+        case ev.Signalled() if after.stop is not before.stop:
+            return _stop(event, after)
+        case ev.LoopStalled():
+            return (
+                f"the agent did not run for {event.gap_s:.1f} s (stopped, starved or "
+                "suspended): limits start again"
+            )
+        case ev.Tick():
+            return _tick(before, after, entered, view)
+        case _:
+            return ""
+
+
+def ranks(numbers: Iterable[int]) -> str:
+    """Return ``rank 1`` or ``ranks 0-2, 5``."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], number]
+        else:
+            spans.append([number])
+    text = ", ".join("-".join(map(str, span)) for span in spans)
+    single = len(spans) == 1 and len(spans[0]) == 1
+    return f"rank {text}" if single else f"ranks {text}"
+
+
+def how(status: int) -> str:
+    """Return how a rank ended, from its exit code or minus its signal number."""
+    if status < 0:
+        return f"was killed by {signal_name(-status)}"
+    return f"ended with exit code {status}"
+
+
+def _started(state: State, view: View) -> str:
+    job = view.job
+    number = "" if state.attempt == 0 else f"attempt {state.attempt}: "
+    size = state.spec.world_size
+    resumed = f", resuming from {view.resume_from}" if view.resume_from else ""
+    threads = ""
+    if size > 1 and "OMP_NUM_THREADS" not in job.environment and not state.attempt:
+        threads = "; OMP_NUM_THREADS=1 as torchrun sets it"
+    plural = "s" if size > 1 else ""
+    return (
+        f"{number}{size} rank{plural} of {job.program}{resumed}; "
+        f"logs in {job.run_dir}{threads}"
+    )
+
+
+def _rank(death: Death, view: View) -> str:
+    return f"rank {death.rank} (pid {view.pids.get(death.rank, '?')})"
+
+
+def _first_death(state: State, view: View) -> str:
+    death = state.failed
+    if death is None:
+        return ""
+    said = f"{_rank(death, view)} {how(death.status)}, the first to end"
+    if not state.alive:
+        return said
+    others = ranks(state.alive)
+    if state.stage is Stage.SETTLING:
+        listen = f"{state.spec.settle_s:g} s"
+        return f"{said}; listening to {others} for up to {listen} before ending them"
+    return f"{said}; ending {others}"
+
+
+def _helpers(event: ev.HelpersLeft, state: State) -> str:
+    names = ", ".join(event.names)
+    more = " and others" if event.total > len(event.names) else ""
+    return (
+        f"every rank ended with 0, but processes they started live on: {names}{more}; "
+        f"SIGTERM now, SIGKILL after {state.spec.grace_s:g} s (--keep-helpers spares "
+        "them)"
+    )
+
+
+def _plan(state: State, view: View, now_s: float) -> str:
+    plan = state.plan
+    if plan is None:
+        return ""
+    what = _summary(state, view)
+    if plan.restart_at_s is not None:
+        pause = max(0.0, plan.restart_at_s - now_s)
+        return f"{what}; restart {state.attempt + 1} in {pause:.0f} s ({plan.reason})"
+    return f"{what}; given up with exit code {plan.code}: {plan.reason}{_look(state, view)}"
+
+
+def _summary(state: State, view: View) -> str:
+    death = first_rank(state)
+    if state.cannot is not None:
+        return f"attempt {state.attempt} could not start"
+    if death is None:
+        return f"attempt {state.attempt} failed"
+    died = f"{_rank(death, view)} {how(death.status)} first"
+    return f"attempt {state.attempt} failed: {died}"
+
+
+def _look(state: State, view: View) -> str:
+    death = first_rank(state)
+    if death is None or not view.job.rank_logs:
+        return ""
+    logs = contract.rank_dir(view.job.run_dir, state.attempt, death.rank)
+    return f"; its last words are in {logs}/{contract.STDERR_FILE}"
+
+
+def _stop(event: ev.Signalled, state: State) -> str:
+    name = signal_name(event.signum)
+    stop = state.stop
+    if stop is None or stop.times == 1:
+        return _stopping(name, state)
+    if state.stage is Stage.KILLING:
+        return f"{name} again: killing what is left"
+    left_s = max(0.0, state.kill_s - event.at_s)
+    return f"{name} again: SIGKILL in {left_s:.0f} s"
+
+
+def _stopping(name: str, state: State) -> str:
+    if state.stage is not Stage.TERMINATING or not state.alive:
+        return f"{name}: stopping"
+    grace = f"{state.spec.grace_s:g} s"
+    return f"{name}: passed on to {ranks(state.alive)}, SIGKILL after {grace}"
+
+
+def _tick(before: State, after: State, entered: Stage | None, view: View) -> str:
+    match entered:
+        case Stage.TERMINATING:
+            return f"ending {ranks(after.alive)}"
+        case Stage.KILLING if after.cannot:
+            return after.cannot[2]
+        case Stage.KILLING if before.alive:
+            grace = f"{after.spec.grace_s:g} s"
+            return f"{ranks(before.alive)} did not end within {grace}: SIGKILL"
+        case Stage.KILLING:
+            return "what the ranks left behind did not end: SIGKILL"
+        case Stage.OVER:
+            return _unkillable(after, view)
+        case _:
+            return ""
+
+
+def _unkillable(state: State, view: View) -> str:
+    stuck = ", ".join(f"rank {r} (pid {view.pids.get(r, '?')})" for r in sorted(state.alive))
+    meaning = CAUSES["unkillable"].meaning
+    who = stuck or "a process of the ranks"
+    return (
+        f"cannot end {who}, because {meaning}: this node is unfit, look at "
+        "/proc/PID/stack and the kernel log, then reboot it"
+    )

@@ -1,0 +1,207 @@
+"""dsup itself is killed, frozen or starved: no rank outlives it, nothing is lost."""
+
+import os
+import re
+import signal
+import threading
+
+import pytest
+
+pytestmark = [pytest.mark.dsup_only, pytest.mark.slow]
+
+PAUSE = "emit=ready,hang"
+HELPERS = "helper=plain,helper=setsid,helper=double,helper=clear"
+
+
+def agent_of(run, proc):
+    """Return the agent's pid: the only child of the guard when it starts."""
+    return proc.until(lambda: proc.children_of(run.process.pid), 5, "no agent")[0]
+
+
+def victim(run, proc, who):
+    """Return the pid of the guard or of the agent."""
+    return run.process.pid if who == "guard" else agent_of(run, proc)
+
+
+@pytest.mark.parametrize("who", ["agent", "guard"])
+@pytest.mark.parametrize("ignores", ["", "ignore=TERM,"], ids=["", "TERM ignored"])
+def test_kill_9_of_dsup_leaves_no_rank(run, proc, who, ignores):
+    """Either half of dsup killed: ranks and all their children are gone within 2 s."""
+    run.start("--nproc 4 --max-restarts 3", f"*:{ignores}{HELPERS},{PAUSE}")
+    agent_of(run, proc)
+    run.wait_event("ready", 4)
+    os.kill(victim(run, proc, who), signal.SIGKILL)
+
+    assert run.ended(2) == 137, run.console()
+    proc.until(lambda: not run.processes(), 2, run.processes)
+    assert len(run.events("ready")) == 4
+    if who == "agent":
+        assert any("agent" in line for line in run.said()), run.console()
+
+
+@pytest.mark.parametrize("who", ["agent", "guard"])
+@pytest.mark.parametrize("when", ["the pause", "the next start"])
+def test_kill_9_while_restarting(run, proc, who, when):
+    """Killed between two attempts: no further attempt begins, and nothing is left."""
+    pause_s = {"the pause": 30, "the next start": 0.3}[when]
+    run.start(
+        f"--nproc 2 --max-restarts 3 --backoff {pause_s}",
+        f"1@0:{HELPERS},emit=ready,wait=ready*2,emit=failed,die=KILL",
+        f"*@0:{HELPERS},{PAUSE}",
+        f"*:emit=again,{PAUSE}",
+    )
+    pid = victim(run, proc, who)
+    first = {event.pid for event in run.wait_event("ready", 2)}
+    run.wait_event("failed")
+    proc.until(
+        lambda: not any(proc.state_of(rank) not in ("", "Z") for rank in first),
+        5,
+        "the first attempt has ended",
+    )
+    if when == "the next start":
+        run.wait_event("again")
+    os.kill(pid, signal.SIGKILL)
+
+    assert run.ended(2) == 137, run.console()
+    proc.until(lambda: not run.processes(), 2, run.processes)
+    if when == "the pause":
+        assert not run.events("again")
+
+
+@pytest.mark.parametrize(
+    "frozen_s",
+    [pytest.param(3.0, id="3 s"), pytest.param(20.0, id="20 s")],
+)
+@pytest.mark.timeout(60)
+def test_an_agent_that_was_stopped_carries_on(run, proc, frozen_s):
+    """SIGSTOP of the agent harms no rank; what happened meanwhile is seen after it."""
+    run.start("--nproc 2 --max-restarts 1", f"*@0:{PAUSE}", "*:emit=again")
+    agent = agent_of(run, proc)
+    ranks = run.wait_event("ready", 2)
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        assert not threading.Event().wait(frozen_s)
+        assert all(proc.state_of(rank.pid) == "S" for rank in ranks)
+        os.kill(ranks[1].pid, signal.SIGKILL)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+
+    assert run.ended(10) == 0, run.console()
+    assert any("SIGKILL" in line for line in run.said()), run.console()
+    journal = (run.run_dir() / "events.jsonl").read_text()
+    assert re.search("(?i)stalled", journal)
+    run.nothing_left()
+
+
+def test_an_agent_that_was_stopped_kills_nobody(run, proc):
+    """After a stopped agent goes on, healthy ranks go on, too."""
+    run.start("--nproc 2", "*:emit=ready,wait=go,emit=done")
+    agent = agent_of(run, proc)
+    run.wait_event("ready", 2)
+    os.kill(agent, signal.SIGSTOP)
+    assert not threading.Event().wait(2.5)
+    os.kill(agent, signal.SIGCONT)
+    assert not threading.Event().wait(1.0)
+    run.emit("go")
+
+    assert run.ended(10) == 0, run.console()
+    assert len(run.events("done")) == 2
+
+
+def test_a_dead_scribe_is_replaced(run, proc):
+    """Whoever dies beside the agent is replaced: no print fails, no line is lost."""
+    run.start(
+        "--nproc 2",
+        "*:say=before,emit=ready,wait=go,lines=2000,say=after,emit=done",
+    )
+    agent = agent_of(run, proc)
+    ranks = {event.pid for event in run.wait_event("ready", 2)}
+    aides = set(proc.children_of(agent)) - ranks
+    assert aides
+    for aide in aides:
+        os.kill(aide, signal.SIGKILL)
+    run.emit("go")
+
+    assert run.ended(15) == 0, run.console()
+    assert len(run.events("done")) == 2
+    for rank in "01":
+        log = (run.run_dir() / "attempt_0" / rank / "stdout.log").read_text()
+        assert log.startswith("before\n")
+        assert log.endswith("after\n")
+        assert log.count("whole\n") == 2000
+
+
+@pytest.mark.timeout(60)
+def test_eight_ranks_with_helpers_of_every_kind(run):
+    """One of eight ranks is killed: 32 helpers of all ranks end with them."""
+    run.start(
+        "--nproc 8 --shutdown-timeout 3",
+        f"5:{HELPERS},emit=ready,wait=ready*8,die=KILL",
+        f"*:{HELPERS},{PAUSE}",
+    )
+
+    assert run.ended(40) == 137, run.console()
+    assert any(re.search("rank 5.*SIGKILL", line) for line in run.said())
+    run.nothing_left()
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("stopped", [False, True], ids=["to the end", "stopped"])
+def test_64_ranks(run, stopped):
+    """64 ranks start, and end: by themselves with 0, or stopped with 143."""
+    run.start("--nproc 64", "*:emit=ready,hang" if stopped else "*:emit=ready")
+    run.wait_event("ready", 64 if stopped else 1, within_s=60)
+    if stopped:
+        run.signal(signal.SIGTERM)
+
+    assert run.ended(30) == (143 if stopped else 0), run.console()
+    assert sorted(event.rank for event in run.events("ready")) == list(range(64))
+    run.nothing_left()
+
+
+def test_two_runs_at_once(new_run):
+    """Two runs side by side share nothing: one fails, the other goes on."""
+    one, other = new_run(), new_run()
+    one.start("--nproc 2", "*:env,emit=ready,hang")
+    other.start(
+        f"--nproc 2 --log-dir {one.logs}",
+        "1:env,emit=ready,wait=go,die=KILL",
+        "*:env,emit=ready,hang",
+    )
+    one.wait_event("ready", 2)
+    other.wait_event("ready", 2)
+    envs = [event.env for event in one.events("env") + other.events("env")]
+    other.emit("go")
+
+    assert len({env["MASTER_PORT"] for env in envs}) == 2
+    assert other.ended(5) == 137, other.console()
+    other.nothing_left()
+    assert len([1 for _, line in one.processes() if "act.py" in line]) >= 2
+    one.signal(signal.SIGTERM)
+    assert one.ended(5) == 143, one.console()
+    assert len([path for path in one.logs.iterdir() if path.is_dir()]) == 2
+
+
+def test_a_frozen_rank_is_stopped_in_time(run):
+    """SIGSTOP of a rank does not make a stop last longer than the grace."""
+    run.start("--nproc 2 --shutdown-timeout 2", f"*:{PAUSE}")
+    ranks = run.wait_event("ready", 2)
+    os.kill(ranks[0].pid, signal.SIGSTOP)
+    begun_s = run.elapsed_s()
+    run.signal(signal.SIGTERM)
+
+    assert run.ended(6) == 143, run.console()
+    assert run.elapsed_s() - begun_s < 3.5
+    run.nothing_left()
+
+
+def test_standard_output_closed_by_the_script(run):
+    """A rank that closes its own stdout is not dead: it goes on, and ends with 0."""
+    run.start(
+        "--nproc 2",
+        "*:say=last-words,close=1,emit=ready,work=0.3,warn=still-here,close=2,emit=done",
+    )
+
+    assert run.ended(10) == 0, run.console()
+    assert len(run.events("done")) == 2
+    assert run.console().count("still-here") == 2

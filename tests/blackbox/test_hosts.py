@@ -1,0 +1,219 @@
+"""The places where dsup must work: containers, other users, limits, dead mounts."""
+
+import os
+import select
+import signal
+import struct
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.dsup_only, pytest.mark.slow]
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="makes mounts, namespaces or cgroups"
+)
+
+PAUSE = "emit=ready,hang"
+AS_PID_1 = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+NOBODY = 65534
+
+
+@pytest.mark.root
+@needs_root
+class TestPid1:
+    """As a container's first process, dsup is its init."""
+
+    def test_exit_code_and_orphans(self, run):
+        """PID 1 reaps whatever its ranks' helpers leave, and passes the code on."""
+        run.start(
+            "--nproc 2",
+            "*:helper=short,helper=short,emit=ready,wait=ready*2,work=0.5,exit=5",
+            wrap=AS_PID_1,
+        )
+
+        assert run.ended(10) == 5, run.console()
+
+    def test_zombies_of_others_are_reaped(self, run):
+        """Processes that were orphaned during the run do not stay as zombies."""
+        listing = f"ps -A -o stat=,args= > {run.files}/ps; exit 0"
+        run.start(
+            "--nproc 1 --no-python",
+            "-c",
+            f"for i in 1 2 3; do (setsid sleep 0.05 &) ; done; sleep 0.5; {listing}",
+            script="bash",
+            wrap=AS_PID_1,
+        )
+
+        assert run.ended(10) == 0, run.console()
+        states = (run.files / "ps").read_text().splitlines()
+        assert states
+        assert [line for line in states if line.startswith("Z")] == []
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_stop(self, run, proc, number):
+        """PID 1 has no default for signals: dsup must handle them itself."""
+        run.start("--nproc 2", f"*:{PAUSE}", wrap=AS_PID_1)
+        run.wait_event("ready", 2)
+        (guard,) = proc.children_of(run.process.pid)
+        os.kill(guard, number)
+
+        assert run.ended(5) == 128 + number, run.console()
+        run.nothing_left()
+
+    def test_agent_killed(self, run, proc):
+        """The guard of a namespace whose agent is killed ends all, and says so."""
+        run.start("--nproc 2", f"*:helper=clear,{PAUSE}", wrap=AS_PID_1)
+        run.wait_event("ready", 2)
+        (guard,) = proc.children_of(run.process.pid)
+        (agent,) = proc.children_of(guard)
+        os.kill(agent, signal.SIGKILL)
+
+        assert run.ended(3) == 137, run.console()
+        run.nothing_left()
+
+
+@pytest.mark.root
+@needs_root
+def test_no_cgroups_at_all(run):
+    """In a container without cgroup rights dsup works, with less evidence."""
+    bare = 'mount -t tmpfs -o ro tmpfs /sys/fs/cgroup && exec "$@"'
+    run.start(
+        "--nproc 2 --max-restarts 1",
+        "1@0:emit=ready,wait=ready*2,die=KILL",
+        f"*@0:helper=setsid,{PAUSE}",
+        "*:emit=again",
+        wrap=[*AS_PID_1, "sh", "-c", bare, "sh"],
+    )
+
+    assert run.ended(10) == 0, run.console()
+    assert len(run.events("again")) == 2
+    run.nothing_left()
+
+
+def reachable_by_all(prefix):
+    """Return a shell text that opens the way to the interpreter, in a namespace."""
+    closed = [p for p in reversed(Path(prefix).parents) if not p.stat().st_mode & 0o001]
+    if not closed:
+        return ""
+    return (
+        f"mkdir -p /mnt/dsup-test && mount -t tmpfs tmpfs /mnt && mkdir /mnt/p && "
+        f"mount --bind {prefix} /mnt/p && mount -t tmpfs -o mode=755 tmpfs {closed[0]}"
+        f" && mkdir -p {prefix} && mount --bind /mnt/p {prefix} && "
+    )
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize(
+    "who", ["agent", "guard", ""], ids=["agent -9", "guard -9", "ok"]
+)
+def test_an_ordinary_user(run, proc, who):
+    """All of it works without any right: restart, cleaning up, kill -9 of dsup."""
+    user = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --no-new-privs"
+    way = reachable_by_all(sys.base_prefix)
+    run.base.chmod(0o777)
+    run.start(
+        "--nproc 2 --max-restarts 1",
+        "1@0:helper=setsid,helper=clear,emit=ready,wait=ready*2,die=KILL",
+        f"*@0:helper=setsid,helper=clear,{PAUSE}",
+        "*:emit=again,wait=go",
+        wrap=["unshare", "--mount", "sh", "-c", f'{way}exec {user} "$@"', "sh"],
+    )
+    run.wait_event("again", 2)
+    agent = proc.children_of(run.process.pid)[0]
+    if who:
+        os.kill({"agent": agent, "guard": run.process.pid}[who], signal.SIGKILL)
+    else:
+        run.emit("go")
+
+    assert run.ended(5) == (137 if who else 0), run.console()
+    proc.until(lambda: not run.processes(), 2, run.processes)
+
+
+@pytest.fixture
+def pids_limit():
+    """Give a command prefix that puts a run into a cgroup of at most 60 tasks."""
+    if not os.access("/sys/fs/cgroup/pids", os.W_OK):
+        pytest.skip("no cgroup of the pids controller can be made")
+    group = Path(tempfile.mkdtemp(prefix="dsup-test-", dir="/sys/fs/cgroup/pids"))
+    (group / "pids.max").write_text("60")
+    yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+    end = threading.Event()
+    while (group / "cgroup.procs").read_text():
+        for pid in (group / "cgroup.procs").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        end.wait(0.05)
+    group.rmdir()
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_fork_bomb_under_a_pids_limit(run, pids_limit, restarts):
+    """Even when nothing more can be started, the run is ended, cleaned, restarted."""
+    run.start(
+        f"--nproc 2 --max-restarts {restarts}",
+        "1@0:emit=ready,wait=ready*2,forks=100",
+        f"*@0:{PAUSE}",
+        "*:emit=again",
+        wrap=pids_limit,
+    )
+
+    assert run.ended(10) == (0 if restarts else 1), run.console()
+    assert "Resource temporarily unavailable" in run.console()
+    assert any("rank 1" in line for line in run.said()), run.console()
+    run.nothing_left()
+
+
+FUSE_INIT = struct.pack("<IIIIHHIIHHI28x", 7, 31, 0, 0, 12, 10, 4096, 1, 0, 0, 0)
+
+
+@pytest.fixture
+def dead_file_system(run, mount):
+    """Give a directory whose server reads requests and never answers.
+
+    Whoever looks into it sleeps uninterruptibly, SIGKILL or not, as on a lost NFS
+    server. Closing the descriptor ends the file system and wakes the sleepers.
+    """
+    try:
+        server = os.open("/dev/fuse", os.O_RDWR)
+    except OSError as error:
+        pytest.skip(f"cannot open /dev/fuse: {error.strerror}")
+    where = run.base / "dead"
+    where.mkdir()
+    mount("fuse", where, f"fd={server},rootmode=40000,user_id=0,group_id=0")
+    (unique,) = struct.unpack_from("<Q", os.read(server, 1 << 20), 8)
+    os.write(server, struct.pack("<IiQ", 80, 0, unique) + FUSE_INIT)
+
+    def take_request():
+        assert select.select([server], [], [], 5)[0], "nobody looked"
+        os.read(server, 1 << 20)
+
+    yield where, take_request
+    os.close(server)
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("how", ["stopped", "a rank failed"])
+def test_a_rank_that_no_signal_can_end(run, proc, dead_file_system, how):
+    """A rank in state D after SIGKILL: named, 193, no restart, within seconds."""
+    where, take_request = dead_file_system
+    run.start(
+        "--nproc 2 --max-restarts 3 --shutdown-timeout 1",
+        f"0:emit=ready,stat={where}/x",
+        f"1:emit=ready,wait=go,{'die=KILL' if how == 'a rank failed' else 'hang'}",
+    )
+    ranks = {event.rank: event.pid for event in run.wait_event("ready", 2)}
+    take_request()
+    run.emit("go")
+    if how == "stopped":
+        run.signal(signal.SIGTERM)
+
+    assert run.ended(15) == 193, run.console()
+    assert any(str(ranks[0]) in line or "rank 0" in line for line in run.said())
+    assert proc.state_of(ranks[0]) == "D"

@@ -1,0 +1,116 @@
+"""A small agent for the scribe's tests: a single-threaded process that may fork.
+
+It takes its orders as JSON lines on one descriptor and reports on another; its
+descriptors 1 and 2 are the console under test. Ranks are shell commands.
+
+    scribe_driver.py ORDERS_FD REPORTS_FD SPEED SETTINGS_JSON
+
+SPEED makes its clock run faster, so that 5 s of silence pass sooner.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+from dsup.edges.scribe.link import Scribe
+from dsup.edges.scribe.protocol import Settings
+
+
+class Driver:
+    def __init__(self, orders_fd, reports_fd, speed, settings):
+        self.orders_fd, self.reports_fd, self.speed = orders_fd, reports_fd, speed
+        self.orders, self.ranks, self.ended = b"", {}, False
+        self.scribe = Scribe(Settings(**settings), self.now)
+        self.epoll = select.epoll()
+        self.epoll.register(self.scribe.fd, select.EPOLLIN)
+        self.epoll.register(orders_fd, select.EPOLLIN)
+
+    def now(self):
+        return time.monotonic() * self.speed
+
+    def run(self):
+        while not self.ended:
+            left_s = (self.scribe.deadline() - self.now()) / self.speed
+            for fd, _ in self.epoll.poll(min(max(left_s, 0), 60)):
+                if fd == self.scribe.fd:
+                    self.report(self.scribe.on_ready())
+                elif fd == self.orders_fd:
+                    self.take_orders()
+                else:
+                    self.epoll.unregister(fd)
+                    name = self.ranks.pop(fd)
+                    ended = os.waitid(os.P_PIDFD, fd, os.WEXITED)
+                    self.tell("exited", name, ended.si_status)
+                    os.close(fd)
+            if self.scribe.deadline() <= self.now():
+                self.report(self.scribe.on_tick())
+
+    def take_orders(self):
+        *lines, self.orders = (self.orders + os.read(self.orders_fd, 1 << 20)).split(
+            b"\n"
+        )
+        for line in lines:
+            name, *args = json.loads(line)
+            getattr(self, f"do_{name}", getattr(self.scribe, name, None))(*args)
+            if name == "start":
+                self.tell("pid", self.scribe.pid)
+
+    def do_rank(self, attempt, local_rank, command):
+        out, err = os.pipe(), os.pipe()
+        rank = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdout=out[1],
+            stderr=err[1],
+            stdin=subprocess.DEVNULL,
+            restore_signals=True,
+        )
+        os.close(out[1])
+        os.close(err[1])
+        self.scribe.open_streams(attempt, local_rank, out[0], err[0])
+        pidfd = os.pidfd_open(rank.pid)
+        rank.returncode = 0  # waited for by its pidfd
+        self.ranks[pidfd] = f"{attempt}/{local_rank}"
+        self.epoll.register(pidfd, select.EPOLLIN)
+        self.tell("rank", f"{attempt}/{local_rank}", rank.pid)
+
+    def do_kill_scribe(self, number):
+        os.kill(self.scribe.pid, number)
+
+    def do_save_text(self, name, text):
+        fd = os.memfd_create("page")
+        os.write(fd, text.encode())
+        self.scribe.save(name, fd)
+        os.close(fd)
+
+    def do_journal_lines(self, start, count, pad):
+        for n in range(start, start + count):
+            self.scribe.journal(json.dumps({"n": n, "pad": "x" * pad}))
+
+    def do_fds(self):
+        self.tell("fds", len(os.listdir("/proc/self/fd")))
+
+    def do_die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def report(self, reports):
+        for report in reports:
+            self.tell(*report)
+            if report.kind == "scribe_lost":
+                self.tell("pid", self.scribe.pid)
+            if report.kind == "scribe_ended":
+                self.tell("unsaid", self.scribe.unsaid())
+                self.ended = True
+
+    def tell(self, kind, *rest):
+        line = json.dumps([kind, *rest])
+        os.write(self.reports_fd, line.encode() + b"\n")
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+    orders_fd, reports_fd, speed = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    Driver(orders_fd, reports_fd, speed, json.loads(sys.argv[4])).run()

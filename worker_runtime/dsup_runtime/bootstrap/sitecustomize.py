@@ -1,0 +1,57 @@
+"""Run by every Python that dsup starts, before any user code; leaves no trace.
+
+dsup puts this directory first on PYTHONPATH and its agent's pid into DSUP_BOOTSTRAP.
+Then ``__main__``, argv, pickling and multiprocessing are what they are without dsup.
+Under ``-I``, ``-E`` or ``-S`` none of this happens, and nothing depends on it.
+
+It runs in interpreters that dsup does not know: standard library only, any Python from
+3.8 on, and no import that costs anything.
+"""
+
+import os
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_SIGKILL = 9
+
+
+def _remove_directory(directory: str) -> None:
+    """Take this directory off sys.path and PYTHONPATH; every other entry stays."""
+    sys.path[:] = [entry for entry in sys.path if entry != directory]
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    rest = os.pathsep.join(entry for entry in entries if entry != directory)
+    if rest:
+        os.environ["PYTHONPATH"] = rest
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+def _die_with(agent: str) -> None:
+    """Have the kernel kill this process when its parent, the agent, is gone.
+
+    Only the agent's own child does so: the death of a shell in between means nothing.
+    """
+    if str(os.getppid()) != agent:
+        return
+    try:
+        import _ctypes  # ctypes itself costs 5 ms
+
+        libc = _ctypes.dlopen(None, os.RTLD_NOW)  # type: ignore[arg-type]  # as CDLL(None)
+        prctl = _ctypes.dlsym(libc, "prctl")
+        _ctypes.call_function(prctl, (_PR_SET_PDEATHSIG, _SIGKILL))
+    except Exception:  # noqa: BLE001, S110
+        # A private interface: whatever goes wrong in it, the user's script must run.
+        # dsup's guard kills what outlives the agent, in any case.
+        pass
+    if str(os.getppid()) != agent:
+        # It died before the kernel knew. This is the status it would have given.
+        os._exit(128 + _SIGKILL)
+
+
+_remove_directory(os.path.dirname(os.path.abspath(__file__)))
+_die_with(os.environ.pop("DSUP_BOOTSTRAP", ""))
+
+# The user's own sitecustomize, if any, takes this module's place. If there is none, or
+# it fails, the error goes to Python's site module as it would without dsup.
+del sys.modules["sitecustomize"]
+import sitecustomize  # type: ignore[import-not-found]  # noqa: E402, F401

@@ -1,0 +1,115 @@
+"""All that crosses the boundary between dsup's agent and a training worker.
+
+Two programs that may be of different versions meet here: the agent imports this
+module, and so does ``dsup_runtime`` inside the worker. It holds names, numbers and
+pure parsing only, needs nothing but the standard library, and opens nothing.
+
+The heartbeat page is an array of native 8-byte integers. The first 16 words are the
+header, written by the agent; then follow 16 words a slot, one slot a local rank,
+written by its worker, except for the word ``DEAD``, which is the agent's. A store is
+one aligned 8-byte store through ``memoryview.cast("q")``: a reader never sees half a
+number (``struct.pack_into`` on a mapping is torn).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+MAGIC = int.from_bytes(b"dsuphb\x00\x01", sys.byteorder)
+"""Header word 0: the layout's name and, in its last byte, its version."""
+
+WORD_BYTES = 8
+HEADER_WORDS = 16
+SLOT_WORDS = 16
+
+# Header words.
+HEADER_MAGIC = 0
+HEADER_ATTEMPT = 1
+HEADER_FREEZE = 2
+HEADER_STOP_STEP = 3
+HEADER_SLOTS = 4
+
+# Words of a slot. Times are CLOCK_MONOTONIC, nanoseconds; 0 is "never".
+SLOT_PID = 0
+SLOT_HEARTBEAT_NS = 1
+SLOT_PROGRESS_NS = 2
+SLOT_STEP = 3
+SLOT_PHASE = 4
+SLOT_PHASE_LIMIT_NS = 5
+SLOT_FLAGS = 6
+SLOT_SAMPLES_DROPPED = 7
+SLOT_SEQUENCE = 8
+SLOT_DEAD = 9
+
+NO_STEP = -1
+"""What ``SLOT_STEP`` and ``HEADER_STOP_STEP`` hold until there is a step."""
+
+PHASES = ("init", "train", "eval", "checkpoint", "finish")
+"""``SLOT_PHASE`` is an index into this."""
+
+# Variables dsup adds to torchrun's in a worker's environment.
+RUN_DIR = "DSUP_RUN_DIR"
+ATTEMPT = "DSUP_ATTEMPT"
+HEARTBEAT = "DSUP_HEARTBEAT"
+RESUME_FROM = "DSUP_RESUME_FROM"
+GRACE_S = "DSUP_GRACE_S"
+COMM_TIMEOUT_S = "DSUP_COMM_TIMEOUT_S"
+FAULT = "DSUP_FAULT"
+BOOTSTRAP = "DSUP_BOOTSTRAP"
+"""The agent's pid; read and removed by the bootstrap before any user code runs."""
+
+# Names in the run directory.
+RUN_FILE = "run.json"
+JOURNAL_FILE = "events.jsonl"
+HEARTBEATS_FILE = "heartbeats"
+STDOUT_FILE = "stdout.log"
+STDERR_FILE = "stderr.log"
+ERROR_FILE = "error.json"
+
+BOOTSTRAP_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
+"""Holds the private ``sitecustomize.py`` that is put first on PYTHONPATH."""
+
+
+def attempt_dir(run_dir: str, attempt: int) -> str:
+    """Return the directory of one attempt (torchrun's name for it)."""
+    return os.path.join(run_dir, f"attempt_{attempt}")
+
+
+def rank_dir(run_dir: str, attempt: int, local_rank: int) -> str:
+    """Return the directory of one rank's logs in one attempt."""
+    return os.path.join(attempt_dir(run_dir, attempt), str(local_rank))
+
+
+def page_bytes(slots: int) -> int:
+    """Return the size of a heartbeat page for that many local ranks, bytes."""
+    return (HEADER_WORDS + slots * SLOT_WORDS) * WORD_BYTES
+
+
+def slot_offset(slot: int) -> int:
+    """Return the index of a slot's first word."""
+    return HEADER_WORDS + slot * SLOT_WORDS
+
+
+def format_heartbeat(fd: int, slot: int) -> str:
+    """Return the value of ``DSUP_HEARTBEAT`` for an inherited page."""
+    return f"fd:{fd}#{slot}"
+
+
+def parse_heartbeat(value: str) -> tuple[int, int] | None:
+    """Return ``(fd, slot)`` of a ``DSUP_HEARTBEAT`` value; None if it is not one."""
+    kind, _, rest = value.partition(":")
+    fd, _, slot = rest.partition("#")
+    if kind != "fd" or not (fd.isascii() and fd.isdigit()):
+        return None
+    if not (slot.isascii() and slot.isdigit()):
+        return None
+    return int(fd), int(slot)
+
+
+def variable(name: str) -> str:
+    """Return a variable of this worker's environment, "" when it is unset.
+
+    Nothing else in the runtime reads the environment.
+    """
+    return os.environ.get(name, "")
