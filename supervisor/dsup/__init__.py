@@ -1,1 +1,1 @@
-"""dsup: supervises distributed PyTorch training and names the rank that failed first."""
+"""dsup supervises distributed PyTorch training and names the rank that failed."""

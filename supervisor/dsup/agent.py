@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, assert_never
 
@@ -46,6 +47,7 @@ def run(job: Job, guardian: Guardian) -> int:
         guardian: the process that cleans up if this one is killed.
     """
     group.close_on_exec()
+    group.allow_descriptors(job.spec.world_size)
     return Agent(job, guardian).run()
 
 
@@ -132,7 +134,7 @@ class Agent:
             self._recorder.narrate(before, event, self._state, self._attempt.view())
         self._recorder.flush()
 
-    def _carry_out(self, command: cmd.Command) -> None:
+    def _carry_out(self, command: cmd.Command) -> None:  # noqa: C901 (a case each)
         match command:
             case cmd.Prepare():
                 self._attempt.prepare(command.attempt)
@@ -160,18 +162,12 @@ class Agent:
                 assert_never(command)
 
     def _spawn(self) -> None:
-        """Start the ranks, then what reads their output, then nothing else waits."""
-        number = self._state.attempt
+        """Start the ranks, and only then what reads their output."""
+        number, started = self._state.attempt, list[group.Rank]()
         self._helpers_told = False
-        argv = command_line(self._job, self._attempt.view().resume_from)
-        page = self._attempt.page
-        if page is None:
-            raise DsupError("cannot start ranks, because nothing was prepared")
-        started = []
         os.setpriority(os.PRIO_PROCESS, 0, self._nice)
         try:
-            environments = self._attempt.environments()
-            for rank in self._ranks.spawn(argv, environments, page.fd):
+            for rank in self._start_ranks():
                 started.append(rank)
                 self._attempt.add(rank)
                 self._loop.watch(rank.pidfd, partial(self._on_rank, rank))
@@ -188,6 +184,13 @@ class Agent:
             self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
         self._recorder.start(number, started)
         self._be_quick()
+
+    def _start_ranks(self) -> Iterator[group.Rank]:
+        page = self._attempt.page
+        if page is None:
+            raise DsupError("cannot start ranks, because nothing was prepared")
+        argv = command_line(self._job, self._attempt.view().resume_from)
+        return self._ranks.spawn(argv, self._attempt.environments(), page.fd)
 
     def _be_quick(self) -> None:
         """Ask for the processor before busy ranks; only root is given it."""

@@ -198,7 +198,12 @@ class Attempt:
     def _post_scanned(self) -> None:
         found = self._found
         event = ev.Scanned(
-            "scanned", time.monotonic(), self._number, found.step, found.path, found.error
+            "scanned",
+            time.monotonic(),
+            self._number,
+            found.step,
+            found.path,
+            found.error,
         )
         self._post(event)
 

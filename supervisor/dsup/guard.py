@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import select
 import signal
 import time
 from collections.abc import Callable
 from typing import Final, NoReturn
 
 from dsup.core.exits import BUG, signal_name
-from dsup.linux import libc, proc, signals, tree
+from dsup.linux import console, libc, proc, signals, tree
 from dsup.linux.guardian import Guardian
 
 _KILL_S: Final = 5.0
@@ -52,7 +51,7 @@ def _open_missing_standard_descriptors() -> None:
     """Put /dev/null where 0, 1 or 2 is closed, else our own files would land there."""
     fd = os.open(os.devnull, os.O_RDWR)
     while fd <= 2:  # noqa: PLR2004
-        os.set_inheritable(fd, True)  # noqa: FBT003
+        os.set_inheritable(fd, True)
         fd = os.open(os.devnull, os.O_RDWR)
     os.close(fd)
 
@@ -100,7 +99,7 @@ def _after(code: int, spared: memoryview) -> int:
         return code
     killed = _clean_up({spared[0]})
     how = signal_name(-code) if code < 0 else f"exit code {code}"
-    _say(f"dsup: the agent ended by {how}; killed what it had started: {killed}")
+    console.say(f"dsup: the agent ended by {how}; killed what it had started: {killed}")
     return 128 - code if code < 0 else code
 
 
@@ -121,14 +120,3 @@ def _clean_up(spare: set[int]) -> int:
 def _wait_for_a_child(limit_s: float) -> None:
     signal.sigtimedwait({signal.SIGCHLD}, limit_s)
     _reap(0)
-
-
-def _say(line: str) -> None:
-    """Write a line to stderr if that takes it now: a stopped terminal costs no time."""
-    poll = select.poll()
-    poll.register(2, select.POLLOUT)
-    try:
-        if poll.poll(0):
-            os.write(2, f"{line}\n".encode())
-    except OSError:
-        return

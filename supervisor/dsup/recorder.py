@@ -18,6 +18,7 @@ from dsup.core.job import Job
 from dsup.core.state import NEVER, State
 from dsup.edges.group import Rank
 from dsup.edges.loop import Loop
+from dsup.linux.console import say as say_now
 from dsup.linux.guardian import Guardian
 from dsup.report import console
 from dsup_runtime import contract
@@ -145,11 +146,14 @@ class Recorder:
             match report.kind:
                 case "prepared":
                     self.on_directories(report.attempt, report.error)
-                case "scribe_lost":
-                    self._note_pid()
                 case "scribe_ended":
-                    self._note_pid()
                     self.ended = True
+                    if self._scribe and not report.complete:
+                        for line in self._scribe.unsaid():
+                            say_now(line)
+                case "scribe_lost":
+                    continue  # another follows by itself
+        self._note_pid()
 
     def _note_pid(self) -> None:
         """Tell the guard whom to spare: the scribe outlives a killed agent."""

@@ -32,12 +32,20 @@ IS_DSUP = "torchrun" not in LAUNCHER[0]
 FAST = "--settle 0.2 --backoff 0 --shutdown-timeout 5"
 ONLY_DSUP_HAS = ("--settle", "--backoff", "--healthy-after")
 MNT_DETACH = 2
+ROW_TIMEOUT_S = 40
 NOT_OURS = ("PET_", "DSUP_", "TORCHELASTIC_", "OMP_NUM", "MASTER_", "PYTHON", "XDG_")
 
 
 def pytest_configure(config):
     """Register the marker that tells dsup's promises from torchrun's."""
     config.addinivalue_line("markers", "dsup_only: torchrun is known to do otherwise")
+
+
+def pytest_collection_modifyitems(items):
+    """Give each test the time that a busy machine may need."""
+    for item in items:
+        if HERE in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(ROW_TIMEOUT_S))
 
 
 def until(condition, within_s, what):

@@ -49,11 +49,12 @@ def case(name, options, *acts, changed=True, **expected):
 
 RANKS = [
     case(
-        "B17 missing script: the interpreter's own exit code",
+        "B17 missing script: 2, as the interpreter's, and the name",
         "",
         rc=2,
         how={"script": "/nonexistent/train.py"},
-        says="rank 0",
+        says="/nonexistent/train.py",
+        silent="Traceback",
     ),
     case(
         "B18 missing binary: 127 and one line",

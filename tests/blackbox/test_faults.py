@@ -15,7 +15,7 @@ HELPERS = "helper=plain,helper=setsid,helper=double,helper=clear"
 
 def agent_of(run, proc):
     """Return the agent's pid: the only child of the guard when it starts."""
-    return proc.until(lambda: proc.children_of(run.process.pid), 5, "no agent")[0]
+    return proc.until(lambda: proc.children_of(run.process.pid), 5, run.console)[0]
 
 
 def victim(run, proc, who):
@@ -37,6 +37,19 @@ def test_kill_9_of_dsup_leaves_no_rank(run, proc, who, ignores):
     assert len(run.events("ready")) == 4
     if who == "agent":
         assert any("agent" in line for line in run.said()), run.console()
+
+
+@pytest.mark.parametrize("who", ["agent", "guard"])
+def test_kill_9_of_dsup_leaves_no_files(run, proc, who):
+    """The ranks' temporary directory goes with them, whichever half was killed."""
+    run.start("--nproc 2", f"*:{PAUSE}")
+    pid = victim(run, proc, who)
+    run.wait_event("ready", 2)
+    assert list(run.tmp.glob("dsup*"))
+    os.kill(pid, signal.SIGKILL)
+
+    assert run.ended(2) == 137, run.console()
+    run.nothing_left()
 
 
 @pytest.mark.parametrize("who", ["agent", "guard"])

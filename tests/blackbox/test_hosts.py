@@ -72,7 +72,8 @@ class TestPid1:
         os.kill(agent, signal.SIGKILL)
 
         assert run.ended(3) == 137, run.console()
-        run.nothing_left()
+        assert any("agent" in line for line in run.said()), run.console()
+        proc.until(lambda: not run.processes(), 2, run.processes)
 
 
 @pytest.mark.root

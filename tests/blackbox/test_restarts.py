@@ -208,7 +208,7 @@ def test_an_unmodified_script_resumes_by_argument(run, proc):
     fail = '[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && exit 3; exit 0'
     run.start(
         "--nproc 1 --no-python --max-restarts 1 --resume-arg --resume={path} "
-        f"--checkpoint-dir {root} --checkpoint-glob 'step-*' --backoff 1",
+        f"--checkpoint-glob '{root}/step-*' --backoff 1",
         *("-c", f'echo "args: $@"; {make}; {fail}', "sh", "7"),
         script="sh",
     )

@@ -21,6 +21,8 @@ from dsup.edges.scribe.protocol import Settings
 
 
 class Driver:
+    """The loop of an agent, and orders that say what it does."""
+
     def __init__(self, orders_fd, reports_fd, speed, settings):
         self.orders_fd, self.reports_fd, self.speed = orders_fd, reports_fd, speed
         self.orders, self.ranks, self.ended = b"", {}, False
@@ -30,9 +32,11 @@ class Driver:
         self.epoll.register(orders_fd, select.EPOLLIN)
 
     def now(self):
+        """Return the time of the faster clock."""
         return time.monotonic() * self.speed
 
     def run(self):
+        """Work until the scribe has ended."""
         while not self.ended:
             left_s = (self.scribe.deadline() - self.now()) / self.speed
             for fd, _ in self.epoll.poll(min(max(left_s, 0), 60)):
@@ -50,16 +54,19 @@ class Driver:
                 self.report(self.scribe.on_tick())
 
     def take_orders(self):
+        """Do what the test wants."""
         *lines, self.orders = (self.orders + os.read(self.orders_fd, 1 << 20)).split(
             b"\n"
         )
         for line in lines:
             name, *args = json.loads(line)
-            getattr(self, f"do_{name}", getattr(self.scribe, name, None))(*args)
+            own = getattr(self, f"do_{name}", None)
+            (own or getattr(self.scribe, name))(*args)
             if name == "start":
                 self.tell("pid", self.scribe.pid)
 
     def do_rank(self, attempt, local_rank, command):
+        """Start a rank, its output read by the scribe."""
         out, err = os.pipe(), os.pipe()
         rank = subprocess.Popen(
             ["/bin/sh", "-c", command],
@@ -78,25 +85,31 @@ class Driver:
         self.tell("rank", f"{attempt}/{local_rank}", rank.pid)
 
     def do_kill_scribe(self, number):
-        os.kill(self.scribe.pid, number)
+        """Signal the scribe."""
+        os.kill(self.scribe.pid or 0, number)
 
     def do_save_text(self, name, text):
+        """Save a page with some text."""
         fd = os.memfd_create("page")
         os.write(fd, text.encode())
         self.scribe.save(name, fd)
         os.close(fd)
 
     def do_journal_lines(self, start, count, pad):
+        """Write numbered lines of a size to the journal."""
         for n in range(start, start + count):
             self.scribe.journal(json.dumps({"n": n, "pad": "x" * pad}))
 
     def do_fds(self):
+        """Report how many descriptors this process has."""
         self.tell("fds", len(os.listdir("/proc/self/fd")))
 
     def do_die(self):
+        """Die as an agent that is killed does."""
         os.kill(os.getpid(), signal.SIGKILL)
 
     def report(self, reports):
+        """Pass on what is news."""
         for report in reports:
             self.tell(*report)
             if report.kind == "scribe_lost":
@@ -106,6 +119,7 @@ class Driver:
                 self.ended = True
 
     def tell(self, kind, *rest):
+        """Write a line to the test."""
         line = json.dumps([kind, *rest])
         os.write(self.reports_fd, line.encode() + b"\n")
 

@@ -1,6 +1,5 @@
 """The scribe's files on good disks and full ones."""
 
-import errno
 import os
 import subprocess
 
@@ -11,43 +10,42 @@ from dsup.edges.scribe.files import KEPT_BYTES, RESERVE_BYTES, Disk, LogFile
 NAME = "attempt_0/0/stdout.log"
 
 
-class Clock:
-    now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
+def write_without_end(file):
+    while file.write(b"x" * 4096):
+        pass
 
 
 class Desk:
     """A disk with a rank's log and the journal on it, and what was said."""
 
     def __init__(self, run_dir):
-        self.run_dir, self.clock, self.said = run_dir, Clock(), []
-        self.disk = Disk(str(run_dir), self.said.append, self.clock)
+        self.run_dir, self.now_s = run_dir, 100.0
+        self.said: list[str] = []
+        self.disk = Disk(str(run_dir), self.said.append, lambda: self.now_s)
         self.rank = LogFile(str(run_dir / "stdout.log"), 0o600)
         self.lines = LogFile(str(run_dir / "events.jsonl"), 0o600, whole_lines=True)
 
     def log(self, data):
+        """Append to the rank's log."""
         self.disk.append(self.rank, NAME, data)
 
     def journal(self, line):
+        """Append to the journal."""
         self.disk.append_line(self.lines, "events.jsonl", line)
 
     def fill(self):
         """Leave no byte on the disk."""
-        with (self.run_dir / "filler").open("ab", buffering=0) as file:
-            while True:
-                try:
-                    file.write(b"x" * 4096)
-                except OSError as error:
-                    assert error.errno == errno.ENOSPC
-                    return
+        filler = self.run_dir / "filler"
+        with filler.open("ab", buffering=0) as file, pytest.raises(OSError, match="No"):
+            write_without_end(file)
 
     def tick(self, seconds=1.0):
-        self.clock.now_s += seconds
+        """Let time pass, and the scribe do what is due."""
+        self.now_s += seconds
         self.disk.tick()
 
     def read(self, name):
+        """Return what a file holds."""
         return (self.run_dir / name).read_bytes()
 
 
@@ -71,10 +69,11 @@ def test_a_full_disk_costs_the_beginning_not_the_end(small):
     small.fill()
     for number in range(40_000):
         small.log(b"line %d\n" % number)
-    assert small.said == [
+    (said,) = small.said
+    assert said == (
         f"dsup: cannot write {NAME}, because no space left on device: "
         "keeping the last 64 KiB of each stream in memory"
-    ]
+    )
     small.tick()
     assert len(small.said) == 1
     (small.run_dir / "filler").unlink()
@@ -89,6 +88,17 @@ def test_a_full_disk_costs_the_beginning_not_the_end(small):
     lost = len(b"before\n") + len(written) - len(log)
     assert small.said[1:] == [f"dsup: logs are written again: {lost:,} bytes were lost"]
     assert lost >= len(written) - KEPT_BYTES - 4096
+
+
+@pytest.mark.root
+def test_the_end_of_an_endless_line_is_kept(small):
+    """What is kept begins with a line where there is one, and is never empty."""
+    small.fill()
+    small.log(b"x" * 200_000 + b"\n")
+    (small.run_dir / "filler").unlink()
+    small.tick()
+
+    assert small.read("stdout.log")[-KEPT_BYTES:] == b"x" * (KEPT_BYTES - 1) + b"\n"
 
 
 @pytest.mark.root

@@ -4,10 +4,10 @@ The pattern is a shell glob, ``**`` included; the files and directories it match
 the candidates, all but tracker files.
 
 *Newest* is the highest step, then the youngest. The step is read from what the pattern
-left open of the path: the last number behind ``step`` or ``iter(ation)``, else behind
-``checkpoint``, ``ckpt`` or ``epoch``, else the last number at all, but for the
-extension's. ``epoch=3-step=1000-v1.ckpt`` and ``iter_0001000/mp_rank_00/x.pt`` are both
-step 1000. Without a number (``best.pt``) it is -1: older than all others.
+left open of the path: the last number behind ``step``, ``iter(ation)`` or Composer's
+``ba``, else behind ``checkpoint``, ``ckpt`` or ``epoch``, else the last number, but for
+the extension's. ``epoch=3-step=1000-v1.ckpt`` and ``iter_0001000/mp_rank_00/x.pt`` are
+both step 1000. Without a number (``best.pt``) it is -1: older than all others.
 
 *Complete* is what none of these rules refutes, in this order:
 
@@ -48,7 +48,7 @@ SETTLED_S: Final = 10.0
 NO_STEP: Final = -1
 
 _STEPS: Final = (
-    re.compile(r"(?i)(?<![a-z])(?:step|iter|iteration)s?[-_=.]*([0-9]{1,18})"),
+    re.compile(r"(?i)(?<![a-z])(?:step|iter|iteration|ba)s?[-_=.]*([0-9]{1,18})"),
     re.compile(r"(?i)(?:checkpoint|ckpt|epoch)s?[-_=.]*([0-9]{1,18})"),
     re.compile(r"([0-9]{1,18})"),
 )

@@ -13,7 +13,6 @@ from dsup.core.plan import PLANS, restarts_in_force
 from dsup.report.run_file import is_secret
 
 
-
 def policy_text() -> str:
     """Return the causes with their exit codes, and the restart rules, as text."""
     return "\n".join([*_cause_lines(), "", *_plan_lines()])
@@ -22,8 +21,7 @@ def policy_text() -> str:
 def job_text(job: Job) -> str:
     """Return everything that would be started, each value with its origin."""
     lines = ["options"]
-    for option in job.options:
-        lines.append(f"  {option.name:18} {option.value or '-':32} {option.origin}")
+    lines += [f"  {o.name:18} {o.value or '-':32} {o.origin}" for o in job.options]
     lines += ["", "command of every rank", f"  {shlex.join(command(job, ''))}"]
     if job.resume_arg:
         resumed = command(job, "PATH")
@@ -54,7 +52,9 @@ def _plan_lines() -> Iterator[str]:
 
 def _variables(job: Job) -> Iterator[str]:
     size = job.spec.world_size
-    of_ranks = [environment.for_rank(job.environment, _shared(job), r) for r in range(size)]
+    of_ranks = [
+        environment.for_rank(job.environment, _shared(job), r) for r in range(size)
+    ]
     for name, value in sorted(of_ranks[0].items()):
         ours = job.environment.get(name) != value
         if not ours and name not in environment.defaults(_shared(job)):

@@ -171,7 +171,7 @@ _CONTEXT: Final = {
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def launch(context: click.Context, /, **options: Any) -> int:  # noqa: ANN401 (click's)
-    """Run SCRIPT on every rank and keep it running.
+    r"""Run SCRIPT on every rank and keep it running.
 
     \b
     dsup launch --nproc 8 train.py --lr 0.1

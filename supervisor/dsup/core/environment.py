@@ -131,5 +131,7 @@ def _own(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
         contract.COMM_TIMEOUT_S: "" if timeout_s is None else f"{timeout_s:g}",
         contract.BOOTSTRAP: str(shared.agent_pid),
         "TMPDIR": shared.tmp_dir,
-        "PYTHONPATH": f"{contract.BOOTSTRAP_DIR}:{path}" if path else contract.BOOTSTRAP_DIR,
+        "PYTHONPATH": f"{contract.BOOTSTRAP_DIR}:{path}"
+        if path
+        else contract.BOOTSTRAP_DIR,
     }

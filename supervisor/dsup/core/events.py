@@ -1,7 +1,7 @@
 """What happened: the facts that edges hand to the state machine.
 
-Events are light on purpose (a NamedTuple costs a tenth of a dataclass at import) because
-the agent needs them before its first worker runs. Their first field is a literal, so
+Events are light on purpose (a NamedTuple costs a tenth of a dataclass at import): the
+agent needs them before its first rank runs. Their first field is a literal, so
 that events of different kinds never compare equal. All times are the agent's clock,
 CLOCK_MONOTONIC, in seconds; they say when the agent's loop looked.
 """

@@ -15,6 +15,9 @@ WRONG_CALL: Final = 2
 BUG: Final = 70
 CANNOT_EXECUTE: Final = 126
 NOT_FOUND: Final = 127
+SIGNALLED: Final = 128
+"""Added to a signal's number; from here on another try is worth it."""
+
 NODE_UNFIT: Final = 193
 HANG: Final = 194
 LOST: Final = 195
@@ -34,7 +37,7 @@ SIGTERM: Final = 15
 DECISIVE_SIGNALS: Final = frozenset({SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE})
 """A rank that died of one of these was not taken along by another rank's end."""
 
-_NAMES: Final = (
+_NAMES: Final = (  # noqa: SIM905 (a literal takes 31 lines)
     "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD "
     "CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
 ).split()
@@ -96,12 +99,12 @@ CAUSES: Final[dict[str, Cause]] = {
     "preempted": _stop(143, "the scheduler or an operator ended the run"),
     "time_limit": _stop(143, "the time limit of the run was reached"),
     "user_interrupt": _stop(130, "somebody stopped the run by hand"),
-    "host_oom": _death(128 + SIGKILL, "the kernel killed a process for memory"),
-    "segfault": _death(128 + SIGSEGV, "a rank accessed memory it must not"),
-    "sigbus": _death(128 + SIGBUS, "a mapped file or shared memory vanished"),
+    "host_oom": _death(SIGNALLED + SIGKILL, "the kernel killed a process for memory"),
+    "segfault": _death(SIGNALLED + SIGSEGV, "a rank accessed memory it must not"),
+    "sigbus": _death(SIGNALLED + SIGBUS, "a mapped file or shared memory vanished"),
     "abort": _death(134, "a library gave up in a rank"),
-    "killed": _death(128 + SIGKILL, "somebody sent a rank a fatal signal"),
-    "agent_killed": _death(128 + SIGKILL, "dsup's agent was killed"),
+    "killed": _death(SIGNALLED + SIGKILL, "somebody sent a rank a fatal signal"),
+    "agent_killed": _death(SIGNALLED + SIGKILL, "dsup's agent was killed"),
     "cuda_error": _death(NODE_UNFIT, "CUDA reported an error"),
     "dataloader_worker": _death(NODE_UNFIT, "a DataLoader worker died"),
     "unknown": _death(LOST, "the evidence names no cause"),
@@ -143,12 +146,13 @@ def exit_code(cause: str, status: int) -> int:
     """
     row = CAUSES[cause]
     if row.family == "user":
-        return status if 0 < status < 128 and status != BUG else row.code
+        usable = 0 < status < SIGNALLED and status != BUG
+        return status if usable else row.code
     if row.by_signal and status < 0:
-        return 128 - status
+        return SIGNALLED - status
     return row.code
 
 
 def stop_code(signum: int) -> int:
     """Return the exit code of a run that was stopped by this signal."""
-    return 128 + signum
+    return SIGNALLED + signum

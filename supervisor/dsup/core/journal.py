@@ -14,15 +14,17 @@ from typing import Any, Final, NamedTuple, cast, get_args, get_type_hints
 
 from dsup.core import machine
 from dsup.core.commands import Command
+from dsup.core.errors import JournalError
 from dsup.core.events import Event
 from dsup.core.plan import Policy
 from dsup.core.state import Spec
-from dsup.core.errors import JournalError
 
 VERSION: Final = 1
 LINE_MAX_CHARS: Final = 65_536
 
-_EVENTS: Final = {get_type_hints(cls)["kind"].__args__[0]: cls for cls in get_args(Event)}
+_EVENTS: Final = {
+    get_type_hints(cls)["kind"].__args__[0]: cls for cls in get_args(Event)
+}
 _COMMANDS: Final = {
     get_type_hints(cls)["kind"].__args__[0]: cls for cls in get_args(Command)
 }
@@ -85,9 +87,11 @@ def decode(line: str) -> Entry:
     """
     fields = _loads(line)
     n, event, command = (fields.pop(key, None) for key in ("n", "event", "command"))
-    cls = _EVENTS.get(event) or _COMMANDS.get(command)
-    if cls is None or not isinstance(n, int):
-        message = f"cannot read the journal, because a line has no known kind: {line!r:.80}"
+    cls = _EVENTS.get(_word(event)) or _COMMANDS.get(_word(command))
+    if cls is None or type(n) is not int:
+        message = (
+            f"cannot read the journal, because a line has no known kind: {line!r:.80}"
+        )
         raise JournalError(message)
     item = _build(cls, {"kind": event or command, **fields})
     return Entry(n, item if event else None, None if event else item)
@@ -140,13 +144,24 @@ def _loads(line: str) -> dict[str, Any]:
     if len(line) > LINE_MAX_CHARS:
         raise JournalError("cannot read the journal, because a line is too long")
     try:
-        fields = json.loads(line)
+        fields = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        message = f"cannot read the journal, because a line is no JSON object: {line!r:.80}"
+        message = (
+            f"cannot read the journal, because a line is no JSON object: {line!r:.80}"
+        )
         raise JournalError(message)
     return fields
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _no_number(word: str) -> None:
+    """Refuse NaN and Infinity, which JSON does not have but Python reads."""
+    raise ValueError(word)
 
 
 def _build(cls: Any, fields: dict[str, Any]) -> Any:  # noqa: ANN401 (a NamedTuple class)

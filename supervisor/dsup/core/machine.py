@@ -24,7 +24,7 @@ A worker group lives and dies together. An attempt goes through these stages:
     KILLING      group empty                                    DECIDING | OVER
                  5 s                                            OVER (unkillable)
     DECIDING     a restart was agreed and its time has come     PREPARING
-                 giving up was agreed | stop                    OVER
+                 giving up was agreed | no agreement | stop     OVER
     OVER         never
 
 Settling: a rank that fails because another one failed often ends first. So after a
@@ -44,24 +44,15 @@ from typing import Final, TypeAlias, assert_never
 
 from dsup.core import commands as cmd
 from dsup.core import events as ev
-from dsup.core.exits import (
-    BUG,
-    NODE_UNFIT,
-    OK,
-    SIGINT,
-    SIGKILL,
-    SIGTERM,
-    SIGUSR1,
-    SIGUSR2,
-    is_decisive,
-    stop_code,
-)
+from dsup.core import exits, outcome
+from dsup.core.exits import SIGINT, SIGTERM, SIGUSR1, SIGUSR2, is_decisive
 from dsup.core.plan import Plan, plan_for
-from dsup.core.state import NEVER, Death, Spec, Stage, State, Stop, failure_of
+from dsup.core.state import NEVER, Death, Obstacle, Spec, Stage, State, Stop
 
 PREPARE_S: Final = 60.0
 KILL_S: Final = 5.0
 SCAN_S: Final = 30.0
+AGREE_S: Final = 60.0
 STOP_REPEAT_S: Final = 1.0
 SECOND_STOP_S: Final = 5.0
 
@@ -78,7 +69,7 @@ def deadline(state: State) -> float:
     return state.deadline_s
 
 
-def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0911, PLR0912
+def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
     """Answer an event. One case an event; every case answers every stage.
 
     Args:
@@ -93,13 +84,13 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0911, P
         return state, ()
     match event:
         case ev.Launched():
-            return _prepare(state, event.at_s)
+            return _on_launched(state, event)
         case ev.Prepared():
             return _on_prepared(state, event)
         case ev.Cannot():
             return _on_cannot(state, event)
         case ev.RankStarted():
-            return _on_rank_started(state, event)
+            return state._replace(alive=state.alive | {event.rank}), ()
         case ev.RankExited():
             return _on_rank_exited(state, event)
         case ev.HelpersLeft():
@@ -107,7 +98,7 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0911, P
         case ev.GroupEmpty():
             return _on_group_empty(state, event)
         case ev.Progressed():
-            return _on_progressed(state, event), ()
+            return outcome.after_step(state, event.step), ()
         case ev.Scanned():
             return _on_scanned(state, event)
         case ev.PlanAgreed():
@@ -117,11 +108,16 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0911, P
         case ev.GuardLost():
             return _kill(state._replace(abandoned=True), event.at_s)
         case ev.LoopStalled():
-            return _on_loop_stalled(state, event), ()
+            return outcome.after_stall(state, event.gap_s), ()
         case ev.Tick():
             return _on_tick(state, event)
         case _:
             assert_never(event)
+
+
+def _on_launched(state: State, event: ev.Launched) -> Decision:
+    launched = state.stage is not Stage.PREPARING or state.deadline_s < NEVER
+    return (state, ()) if launched else _prepare(state, event.at_s)
 
 
 def _on_prepared(state: State, event: ev.Prepared) -> Decision:
@@ -136,17 +132,15 @@ def _on_prepared(state: State, event: ev.Prepared) -> Decision:
 def _on_cannot(state: State, event: ev.Cannot) -> Decision:
     match state.stage:
         case Stage.PREPARING | Stage.RUNNING:
-            reason = (event.cause, event.code, event.reason)
-            return _kill(state._replace(cannot=reason), event.at_s)
+            met = Obstacle(event.cause, event.code, event.reason, event.at_s)
+            return _kill(state._replace(cannot=met), event.at_s)
         case _:
             return state, ()
 
 
-def _on_rank_started(state: State, event: ev.RankStarted) -> Decision:
-    return state._replace(alive=state.alive | {event.rank}), ()
-
-
 def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
+    if event.rank not in state.alive:
+        return state, ()
     death = Death(event.rank, event.status, event.at_s)
     state = state._replace(
         alive=state.alive - {event.rank}, ended=(*state.ended, death)
@@ -203,32 +197,18 @@ def _emptied(state: State, at_s: float) -> Decision:
     return deciding, (close, cmd.Scan("scan", state.attempt))
 
 
-def _on_progressed(state: State, event: ev.Progressed) -> State:
-    if state.best_step is not None and event.step <= state.best_step:
-        return state
-    return state._replace(best_step=event.step, progressed=True)
-
-
 def _on_scanned(state: State, event: ev.Scanned) -> Decision:
-    if event.step is not None:
-        known = state.checkpoint_step
-        new = state.stage is Stage.DECIDING and (known is None or event.step > known)
-        state = state._replace(
-            checkpoint_step=event.step, progressed=state.progressed or new
-        )
-    match state.stage:
-        case Stage.DECIDING if state.plan is None:
-            return _propose(state)
-        case _:
-            return state, ()
+    state = outcome.after_scan(state, event.step)
+    wanted = state.stage is Stage.DECIDING and state.plan is None
+    return _propose(state, event.at_s) if wanted else (state, ())
 
 
-def _propose(state: State) -> Decision:
-    failure = failure_of(state)
+def _propose(state: State, at_s: float) -> Decision:
+    failure = outcome.failure_of(state)
     plan = plan_for(failure, state.spec.policy)
     proposed = state._replace(
         plan=plan,
-        deadline_s=NEVER,
+        deadline_s=at_s + AGREE_S,
         failed_attempts=failure.failed_attempts,
         signature=(failure.cause, failure.rank, failure.status),
     )
@@ -242,15 +222,18 @@ def _on_plan_agreed(state: State, event: ev.PlanAgreed) -> Decision:
     if state.stage is not Stage.DECIDING:
         return state, ()
     plan = Plan(event.restart_at_s, event.code, event.reason)
-    agreed = state._replace(plan=plan, deadline_s=event.restart_at_s or NEVER)
+    agreed = state._replace(plan=plan, agreed=True)
     if event.restart_at_s is None:
         return _over(agreed)
-    return agreed, ()
+    return agreed._replace(deadline_s=event.restart_at_s), ()
 
 
 def _on_signalled(state: State, event: ev.Signalled) -> Decision:
     if event.signum in {SIGUSR1, SIGUSR2}:
-        return _pass_on(state, event.signum)
+        if state.stage not in {Stage.RUNNING, Stage.SETTLING}:
+            return state, ()
+        ranks = tuple(sorted(state.alive))
+        return state, (cmd.PassOn("pass_on", state.attempt, ranks, event.signum),)
     stop = state.stop
     if stop is None:
         first = Stop(event.signum, 1, event.at_s)
@@ -261,31 +244,18 @@ def _on_signalled(state: State, event: ev.Signalled) -> Decision:
     return _further_stop(state._replace(stop=again), event)
 
 
-def _pass_on(state: State, signum: int) -> Decision:
-    match state.stage:
-        case Stage.RUNNING | Stage.SETTLING:
-            ranks = tuple(sorted(state.alive))
-            return state, (cmd.PassOn("pass_on", state.attempt, ranks, signum),)
-        case _:
-            return state, ()
-
-
 def _first_stop(state: State, event: ev.Signalled) -> Decision:
     match state.stage:
-        case Stage.PREPARING:
-            return _kill(state, event.at_s)
         case Stage.RUNNING | Stage.SETTLING if state.alive:
             return _terminate(state, event.at_s, event.signum)
-        case Stage.RUNNING | Stage.SETTLING:
-            return _kill(state, event.at_s)
         case Stage.TERMINATING if state.succeeded:
             return _kill(state, event.at_s)
-        case Stage.TERMINATING | Stage.KILLING:
+        case Stage.PREPARING | Stage.RUNNING | Stage.SETTLING:
+            return _kill(state, event.at_s)
+        case Stage.TERMINATING | Stage.KILLING | Stage.OVER:
             return state, ()
         case Stage.DECIDING:
             return _over(state)
-        case Stage.OVER:
-            return state, ()
         case _:
             assert_never(state.stage)
 
@@ -302,41 +272,42 @@ def _further_stop(state: State, event: ev.Signalled) -> Decision:
             return state, ()
 
 
-def _on_loop_stalled(state: State, event: ev.LoopStalled) -> State:
-    match state.stage:
-        case Stage.PREPARING | Stage.SETTLING | Stage.TERMINATING | Stage.KILLING:
-            return state._replace(
-                deadline_s=state.deadline_s + event.gap_s,
-                kill_s=state.kill_s + event.gap_s,
-            )
-        case _:
-            return state
-
-
 def _on_tick(state: State, event: ev.Tick) -> Decision:
     if event.at_s < state.deadline_s:
         return state, ()
     match state.stage:
         case Stage.PREPARING:
             reason = f"the preparation of attempt {state.attempt} did not end in time"
-            late = state._replace(cannot=("storage_io", 1, reason))
-            return _kill(late, event.at_s)
+            late = Obstacle("storage_io", 1, reason, event.at_s)
+            return _kill(state._replace(cannot=late), event.at_s)
         case Stage.SETTLING:
             return _terminate(state, event.at_s, SIGTERM)
-        case Stage.TERMINATING if event.at_s < state.kill_s:
-            return _escalate(state)
         case Stage.TERMINATING:
-            return _kill(state, event.at_s)
+            return _end_of_grace(state, event.at_s)
         case Stage.KILLING:
-            return _over(state._replace(cannot=("unkillable", NODE_UNFIT, "")))
-        case Stage.DECIDING if state.plan is None:
-            return _propose(state)
+            stuck = Obstacle("unkillable", exits.NODE_UNFIT, "", event.at_s)
+            return _over(state._replace(cannot=stuck))
         case Stage.DECIDING:
-            return _prepare(_next_attempt(state), event.at_s)
+            return _end_of_pause(state, event.at_s)
         case Stage.RUNNING | Stage.OVER:
             return state, ()
         case _:
             assert_never(state.stage)
+
+
+def _end_of_grace(state: State, at_s: float) -> Decision:
+    """Kill at its end; at its half SIGTERM follows a signal that was another."""
+    if at_s >= state.kill_s:
+        return _kill(state, at_s)
+    return state._replace(deadline_s=state.kill_s), (_signal(state, SIGTERM),)
+
+
+def _end_of_pause(state: State, at_s: float) -> Decision:
+    if state.plan is None:
+        return _propose(state, at_s)
+    if not state.agreed:
+        return _over(outcome.without_agreement(state))
+    return _prepare(outcome.next_attempt(state), at_s)
 
 
 def _prepare(state: State, at_s: float) -> Decision:
@@ -344,17 +315,6 @@ def _prepare(state: State, at_s: float) -> Decision:
         stage=Stage.PREPARING, deadline_s=at_s + PREPARE_S, started_s=at_s
     )
     return preparing, (cmd.Prepare("prepare", preparing.attempt),)
-
-
-def _next_attempt(state: State) -> State:
-    return State(
-        state.spec,
-        attempt=state.attempt + 1,
-        best_step=state.best_step,
-        checkpoint_step=state.checkpoint_step,
-        failed_attempts=state.failed_attempts,
-        signature=state.signature,
-    )
 
 
 def _succeed(state: State, at_s: float) -> Decision:
@@ -368,17 +328,12 @@ def _succeed(state: State, at_s: float) -> Decision:
 
 
 def _terminate(state: State, at_s: float, signum: int) -> Decision:
-    """Ask the ranks to end; SIGTERM follows at half the grace if it was not that."""
     grace_s = state.spec.grace_s
     next_look_s = at_s + (grace_s if signum == SIGTERM else grace_s / 2)
     terminating = state._replace(
         stage=Stage.TERMINATING, deadline_s=next_look_s, kill_s=at_s + grace_s
     )
     return terminating, (_signal(state, signum),)
-
-
-def _escalate(state: State) -> Decision:
-    return state._replace(deadline_s=state.kill_s), (_signal(state, SIGTERM),)
 
 
 def _signal(state: State, signum: int) -> cmd.SignalRanks:
@@ -392,25 +347,8 @@ def _kill(state: State, at_s: float) -> Decision:
 
 
 def _over(state: State) -> Decision:
-    code, rank_s_own = _exit_code(state)
+    code, origin = outcome.exit_of(state)
     over = state._replace(stage=Stage.OVER, deadline_s=NEVER)
     close = cmd.CloseAttempt("close_attempt", state.attempt)
-    exit_ = cmd.Exit("exit", code, "rank" if rank_s_own else "dsup")
-    closed = state.stage is Stage.DECIDING
-    return over, (exit_,) if closed else (close, exit_)
-
-
-def _exit_code(state: State) -> tuple[int, bool]:
-    """Return the exit code, and whether it is the first rank's own."""
-    if state.cannot is not None and state.cannot[0] == "unkillable":
-        return NODE_UNFIT, False
-    if state.abandoned:
-        return stop_code(SIGKILL), False
-    if state.succeeded:
-        return OK, True
-    if state.stop is not None:
-        return stop_code(state.stop.signum), False
-    if state.plan is None:
-        return BUG, False
-    own = state.failed is not None and state.failed.status == state.plan.code
-    return state.plan.code, own
+    closed = () if state.stage is Stage.DECIDING else (close,)
+    return over, (*closed, cmd.Exit("exit", code, origin))

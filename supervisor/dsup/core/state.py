@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from dsup.core.exits import is_decisive, provisional_cause
-from dsup.core.plan import Failure, Plan, Policy
+from dsup.core.plan import Plan, Policy
 
 NEVER: Final = float("inf")
 
@@ -62,6 +61,22 @@ class Death(NamedTuple):
     at_s: float
 
 
+class Obstacle(NamedTuple):
+    """Why an attempt could not start, or go on, though no rank failed.
+
+    Attributes:
+        cause: a key of ``exits.CAUSES``.
+        code: exit code where nothing else decides it.
+        reason: one sentence for the user.
+        at_s: when it was met, agent clock.
+    """
+
+    cause: str
+    code: int
+    reason: str
+    at_s: float
+
+
 class State(NamedTuple):
     """Everything ``decide`` remembers.
 
@@ -73,8 +88,7 @@ class State(NamedTuple):
         ended: ends in the order in which they were seen.
         failed: the first end that counts against the attempt; None while there is none.
         dying: ranks already being taken down when ``failed`` was seen.
-        cannot: (cause, code, reason) where no rank failed but an attempt could not
-            start; None otherwise.
+        cannot: what was in the way where no rank failed; None otherwise.
         succeeded: every rank ended with 0 before any stop.
         abandoned: the guard has gone; clean up and end.
         best_step: highest step seen in any attempt; None without the runtime.
@@ -82,8 +96,8 @@ class State(NamedTuple):
         progressed: this attempt has a step or checkpoint no earlier one had.
         failed_attempts: failures in a row.
         signature: (cause, rank, status) of the failure before.
-        plan: what was agreed after this attempt's failure.
-        origin: whether the exit code is a rank's own.
+        plan: what was proposed after this attempt's failure, then what was agreed.
+        agreed: every node has agreed to ``plan``.
     """
 
     spec: Spec
@@ -96,7 +110,7 @@ class State(NamedTuple):
     ended: tuple[Death, ...] = ()
     failed: Death | None = None
     dying: tuple[int, ...] = ()
-    cannot: tuple[str, int, str] | None = None
+    cannot: Obstacle | None = None
     succeeded: bool = False
     stop: Stop | None = None
     abandoned: bool = False
@@ -106,46 +120,4 @@ class State(NamedTuple):
     failed_attempts: int = 0
     signature: tuple[str, int | None, int] | None = None
     plan: Plan | None = None
-
-
-def first_rank(state: State) -> Death | None:
-    """Return the end that began it, as far as exit order and wait statuses tell.
-
-    A large rank that is killed is reaped after its small victims, because the kernel
-    takes its memory down first. So a rank that was already dying when the first death
-    was seen goes before it, if only its own death is one nobody else can cause.
-    """
-    if state.failed is None or is_decisive(state.failed.status):
-        return state.failed
-    for death in state.ended:
-        if death.rank in state.dying and is_decisive(death.status):
-            return death
-    return state.failed
-
-
-def failure_of(state: State) -> Failure:
-    """Return what the plan needs to know about the attempt that just failed."""
-    death = first_rank(state)
-    if state.cannot is not None:
-        cause, status, reason = state.cannot
-        rank, at_s = None, state.started_s
-    elif death is not None:
-        cause, reason = provisional_cause(death.status), ""
-        rank, status, at_s = death.rank, death.status, death.at_s
-    else:
-        cause, reason, rank, status, at_s = "unknown", "", None, 1, state.started_s
-    forgiven = (
-        state.progressed
-        and at_s - state.started_s >= state.spec.policy.healthy_after_s
-    )
-    return Failure(
-        cause=cause,
-        rank=rank,
-        status=status,
-        reason=reason,
-        at_s=state.failed.at_s if state.failed else at_s,
-        failed_attempts=1 if forgiven else state.failed_attempts + 1,
-        progressed=state.progressed,
-        repeated=state.signature == (cause, rank, status),
-        resumable=state.spec.policy.checkpoints_known or state.best_step is not None,
-    )
+    agreed: bool = False

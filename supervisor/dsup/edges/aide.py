@@ -51,7 +51,10 @@ class Aides:
         return {aide.pid for aide in self._working.values()}
 
     def start(
-        self, work: Callable[[], bytes], deadline_s: float, done: Callable[[bytes], None]
+        self,
+        work: Callable[[], bytes],
+        deadline_s: float,
+        done: Callable[[bytes], None],
     ) -> None:
         """Fork an aide.
 
@@ -81,7 +84,7 @@ class Aides:
     def _finish(self, fd: int) -> None:
         aide = self._working.pop(fd)
         self._watcher.unwatch(fd)
-        os.set_blocking(fd, False)  # noqa: FBT003
+        os.set_blocking(fd, False)
         try:
             answer = os.read(fd, ANSWER_MAX_BYTES)
         except BlockingIOError:

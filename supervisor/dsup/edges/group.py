@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import signal
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -20,6 +21,8 @@ _PIPE_BYTES: Final = 262_144
 _F_SETPIPE_SZ: Final = 1031
 _NAMES_MAX: Final = 8
 _STDERR: Final = 2
+_DESCRIPTORS: Final = 128
+_DESCRIPTORS_A_RANK: Final = 4
 # Python ignores these two for itself; the others a rank must be able to receive even
 # if whoever started dsup ignored them.
 _DEFAULTED: Final = (
@@ -124,9 +127,7 @@ class WorkerGroup:
     def dying(self) -> tuple[int, ...]:
         """Return the ranks that the kernel is taking down at this moment."""
         return tuple(
-            number
-            for number, rank in self._running.items()
-            if proc.is_dying(rank.pid)
+            number for number, rank in self._running.items() if proc.is_dying(rank.pid)
         )
 
 
@@ -146,13 +147,24 @@ def terminate_helpers(spare: Collection[int]) -> None:
         tree.send(pid, signal.SIGTERM)
 
 
+def allow_descriptors(ranks: int) -> None:
+    """Raise the soft limit of open files if that many ranks need more.
+
+    The ranks inherit the limit, so it is left alone as long as it suffices.
+    """
+    needed = _DESCRIPTORS + _DESCRIPTORS_A_RANK * ranks
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < needed and (hard >= needed or hard == resource.RLIM_INFINITY):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
 def close_on_exec() -> None:
     """Mark every inherited descriptor above stderr: posix_spawn closes none itself."""
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         if fd > _STDERR:
             try:
-                os.set_inheritable(fd, False)  # noqa: FBT003
+                os.set_inheritable(fd, False)
             except OSError:
                 continue
 

@@ -15,6 +15,7 @@ _SCRIPT: Final = os.path.join(
 )
 _LISTENER_FD: Final = 3
 _BACKLOG: Final = 1024
+_WHERE: Final = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
 
 
 def start(python: str, held: socket.socket, environment: Mapping[str, str]) -> int:
@@ -26,16 +27,17 @@ def start(python: str, held: socket.socket, environment: Mapping[str, str]) -> i
     Args:
         python: an interpreter that can import torch.
         held: the bound socket of MASTER_PORT.
-        environment: of any rank; the world size is read there.
+        environment: of any rank; says where, and for how many ranks.
 
     Raises:
         OSError: if it cannot be started.
     """
     held.listen(_BACKLOG)
-    os.set_inheritable(held.fileno(), False)  # noqa: FBT003
+    where = [environment[name] for name in _WHERE]
+    os.set_inheritable(held.fileno(), False)
     return os.posix_spawnp(
         python,
-        [python, _SCRIPT, str(_LISTENER_FD)],
+        [python, _SCRIPT, str(_LISTENER_FD), *where],
         environment,
         file_actions=[(os.POSIX_SPAWN_DUP2, held.fileno(), _LISTENER_FD)],
         setsid=True,

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from dsup.core import events as ev
 from dsup.core.exits import CAUSES, signal_name
 from dsup.core.job import Job
-from dsup.core.state import Death, Stage, State, first_rank
+from dsup.core.outcome import first_rank
+from dsup.core.state import Death, Stage, State
 from dsup_runtime import contract
 
 
@@ -30,11 +31,14 @@ class View(NamedTuple):
     resume_from: str
 
 
-def line(before: State, event: ev.Event, after: State, view: View) -> str:
+def line(  # noqa: C901 (one case an event)
+    before: State, event: ev.Event, after: State, view: View
+) -> str:
     """Return what is to be said about an event; empty for nothing.
 
     Args:
         before: the state the event met.
+        event: what happened.
         after: the state it led to.
         view: the rest.
     """
@@ -132,9 +136,11 @@ def _plan(state: State, view: View, now_s: float) -> str:
         return ""
     what = _summary(state, view)
     if plan.restart_at_s is not None:
-        pause = max(0.0, plan.restart_at_s - now_s)
-        return f"{what}; restart {state.attempt + 1} in {pause:.0f} s ({plan.reason})"
-    return f"{what}; given up with exit code {plan.code}: {plan.reason}{_look(state, view)}"
+        pause_s = plan.restart_at_s - now_s
+        when = "now" if pause_s < 1 else f"in {pause_s:.0f} s"
+        return f"{what}; restart {state.attempt + 1} {when} ({plan.reason})"
+    look = _look(state, view)
+    return f"{what}; given up with exit code {plan.code}: {plan.reason}{look}"
 
 
 def _summary(state: State, view: View) -> str:
@@ -178,12 +184,14 @@ def _tick(before: State, after: State, entered: Stage | None, view: View) -> str
         case Stage.TERMINATING:
             return f"ending {ranks(after.alive)}"
         case Stage.KILLING if after.cannot:
-            return after.cannot[2]
+            return after.cannot.reason
         case Stage.KILLING if before.alive:
             grace = f"{after.spec.grace_s:g} s"
             return f"{ranks(before.alive)} did not end within {grace}: SIGKILL"
         case Stage.KILLING:
             return "what the ranks left behind did not end: SIGKILL"
+        case Stage.OVER if before.stage is Stage.DECIDING:
+            return _plan(after, view, 0.0)
         case Stage.OVER:
             return _unkillable(after, view)
         case _:
@@ -191,7 +199,9 @@ def _tick(before: State, after: State, entered: Stage | None, view: View) -> str
 
 
 def _unkillable(state: State, view: View) -> str:
-    stuck = ", ".join(f"rank {r} (pid {view.pids.get(r, '?')})" for r in sorted(state.alive))
+    stuck = ", ".join(
+        f"rank {r} (pid {view.pids.get(r, '?')})" for r in sorted(state.alive)
+    )
     meaning = CAUSES["unkillable"].meaning
     who = stuck or "a process of the ranks"
     return (

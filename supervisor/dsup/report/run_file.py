@@ -28,7 +28,9 @@ def run_file(job: Job, wall_ns: int, monotonic_ns: int) -> bytes:
         "run_id": job.run_id,
         "argv": job.argv,
         "world_size": job.spec.world_size,
-        "options": {o.name: {"value": o.value, "origin": o.origin} for o in job.options},
+        "options": {
+            o.name: {"value": o.value, "origin": o.origin} for o in job.options
+        },
         "environment": environment,
         "host": platform.node(),
         "kernel": platform.release(),

@@ -44,7 +44,8 @@ def _die_with(agent: str) -> None:
         # dsup's guard kills what outlives the agent, in any case.
         pass
     if str(os.getppid()) != agent:
-        # It died before the kernel knew. This is the status it would have given.
+        # It died before the kernel knew: end as that signal would have ended this, in
+        # the code by which shells report it.
         os._exit(128 + _SIGKILL)
 
 

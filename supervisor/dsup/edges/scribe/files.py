@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 RESERVE_FILE = ".reserve"
 RESERVE_BYTES = 1024 * 1024
 KEPT_BYTES = 64 * 1024
+LINE_SEARCH_BYTES = KEPT_BYTES // 4
+"""How much more is given up so that what is kept begins with a line."""
 RETRY_S = 1.0
 LINE_WINDOW_BYTES = 256 * 1024
 
@@ -157,7 +159,7 @@ class LogFile:
         self._kept += data
         excess = len(self._kept) - KEPT_BYTES
         if excess > 0:
-            line = self._kept.find(b"\n", excess - 1) + 1
+            line = self._kept.find(b"\n", excess - 1, excess + LINE_SEARCH_BYTES) + 1
             self.lost += line or excess
             del self._kept[: line or excess]
 

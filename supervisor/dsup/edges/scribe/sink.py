@@ -49,7 +49,6 @@ class Sink:
         self.reader = "terminal" if os.isatty(fd) else "reader"
         self._put: Callable[[Data], int] = self._put_plain
         if stat.S_ISSOCK(mode):
-            self._socket = socket.socket(fileno=os.dup(fd))
             self._put = self._put_socket
         elif self.pollable:
             self._reopen(fd)
@@ -80,7 +79,11 @@ class Sink:
         return os.write(self.fd, data)
 
     def _put_socket(self, data: Data) -> int:
-        return self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        borrowed = socket.socket(fileno=self.fd)
+        try:
+            return borrowed.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        finally:
+            borrowed.detach()
 
     def _put_polled(self, data: Data) -> int:
         if not self.wait(0):

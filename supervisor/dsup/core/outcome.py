@@ -1,0 +1,128 @@
+"""What an attempt amounts to: its first rank, its progress, its failure, its code.
+
+Pure readings of a state; which stage follows from them is ``machine``'s business.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dsup.core.exits import (
+    BUG,
+    LOST,
+    NODE_UNFIT,
+    OK,
+    SIGKILL,
+    is_decisive,
+    provisional_cause,
+    stop_code,
+)
+from dsup.core.plan import Failure, Plan
+from dsup.core.state import Death, Stage, State
+
+
+def first_rank(state: State) -> Death | None:
+    """Return the end that began it, as far as exit order and wait statuses tell.
+
+    A large rank that is killed is reaped after its small victims, because the kernel
+    takes its memory down first. So a rank that was already dying when the first death
+    was seen goes before it, if only its own death is one nobody else can cause.
+    """
+    if state.failed is None or is_decisive(state.failed.status):
+        return state.failed
+    for death in state.ended:
+        if death.rank in state.dying and is_decisive(death.status):
+            return death
+    return state.failed
+
+
+def failure_of(state: State) -> Failure:
+    """Return what the plan needs to know about the attempt that just failed."""
+    death = first_rank(state)
+    if state.cannot is not None:
+        cause, status, reason, at_s = state.cannot
+        rank = None
+    elif death is not None:
+        cause, reason = provisional_cause(death.status), ""
+        rank, status, at_s = death.rank, death.status, death.at_s
+    else:
+        cause, reason, rank, status, at_s = "unknown", "", None, 1, state.started_s
+    forgiven = (
+        state.progressed and at_s - state.started_s >= state.spec.policy.healthy_after_s
+    )
+    return Failure(
+        cause=cause,
+        rank=rank,
+        status=status,
+        reason=reason,
+        at_s=state.failed.at_s if state.failed else at_s,
+        failed_attempts=1 if forgiven else state.failed_attempts + 1,
+        progressed=state.progressed,
+        repeated=state.signature == (cause, rank, status),
+        resumable=state.spec.policy.checkpoints_known or state.best_step is not None,
+    )
+
+
+def after_step(state: State, step: int) -> State:
+    """Return the state that knows that all ranks have finished a step."""
+    if state.best_step is not None and step <= state.best_step:
+        return state
+    return state._replace(best_step=step, progressed=True)
+
+
+def after_scan(state: State, step: int | None) -> State:
+    """Return the state that knows the newest checkpoint's step, None for none.
+
+    One that is newer than the last one known was left by the attempt that just ended.
+    """
+    if step is None:
+        return state
+    known = state.checkpoint_step
+    new = state.stage is Stage.DECIDING and (known is None or step > known)
+    return state._replace(checkpoint_step=step, progressed=state.progressed or new)
+
+
+def after_stall(state: State, gap_s: float) -> State:
+    """Return the state whose limits start again after the agent itself stood still.
+
+    The moment of an agreed restart is no limit: it stays where it is.
+    """
+    if state.agreed:
+        return state
+    return state._replace(
+        deadline_s=state.deadline_s + gap_s, kill_s=state.kill_s + gap_s
+    )
+
+
+def without_agreement(state: State) -> State:
+    """Return the state of a node that has heard nothing of the others' plans."""
+    reason = "the nodes did not agree on a plan in time"
+    return state._replace(plan=Plan(None, LOST, reason))
+
+
+def next_attempt(state: State) -> State:
+    """Return a state that remembers of the attempts before only what policy needs."""
+    return State(
+        state.spec,
+        attempt=state.attempt + 1,
+        best_step=state.best_step,
+        checkpoint_step=state.checkpoint_step,
+        failed_attempts=state.failed_attempts,
+        signature=state.signature,
+    )
+
+
+def exit_of(state: State) -> tuple[int, Literal["rank", "dsup"]]:
+    """Return the exit code of a run that is over, and whose code that is."""
+    if state.cannot is not None and state.cannot.cause == "unkillable":
+        return NODE_UNFIT, "dsup"
+    if state.abandoned:
+        return stop_code(SIGKILL), "dsup"
+    if state.succeeded:
+        return OK, "rank"
+    if state.stop is not None:
+        return stop_code(state.stop.signum), "dsup"
+    if state.plan is None:
+        return BUG, "dsup"
+    own = state.failed is not None and state.failed.status == state.plan.code
+    return state.plan.code, "rank" if own else "dsup"

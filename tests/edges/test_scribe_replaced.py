@@ -1,0 +1,168 @@
+"""The scribe's own death, silence and end: nothing is lost that need not be."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+LIMIT_S = 15
+LINES = "i=0; while [ $i -lt {count} ]; do echo rank {rank} line $i; i=$((i+1)); done"
+
+
+def ended(pid):
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    assert select.select([fd], [], [], LIMIT_S)[0], f"process {pid} lives on"
+    os.close(fd)
+
+
+@pytest.mark.slow
+def test_a_killed_scribe_is_replaced_unnoticed(scribe_agent):
+    """After kill -9 no rank sees EPIPE, and no journal line is lost or unmarked."""
+    a = scribe_agent(local_world_size=2)
+    for rank in range(2):
+        a.rank(LINES.format(rank=rank, count=20000) + "; echo done", local_rank=rank)
+    a.start()
+    for turn in range(3):
+        a.shown(until=b"line %d\n" % (turn * 4000 + 2000))
+        a.order("journal_lines", turn * 200 + 1, 200, 500)
+        a.order("kill_scribe", signal.SIGKILL)
+        assert a.wait_for("scribe_lost")[1] == -signal.SIGKILL
+    for rank in range(2):
+        assert a.rank_exited(f"0/{rank}") == 0
+    assert a.end()
+
+    numbers = [json.loads(line)["n"] for line in a.journal()]
+    assert list(dict.fromkeys(numbers)) == list(range(1, 601))
+    for rank in range(2):
+        log = a.log(local_rank=rank)
+        wanted = "".join(f"rank {rank} line {i}0\n" for i in range(20000))
+        missing = len(wanted) + len("done\n") - len(log)
+        assert log.endswith(b"done\n")
+        assert 0 <= missing <= 3 * 256 * 1024
+
+
+@pytest.mark.slow
+def test_a_stopped_scribe_is_replaced(scribe_agent, eventually):
+    """A scribe that answers nothing for 5 s is killed; nothing in the pipes is lost."""
+    a = scribe_agent(speed=10)
+    pid = a.start()
+    a.order("journal", '{"n": 1}')
+    eventually(lambda: a.journal() == ['{"n": 1}'])
+    a.order("kill_scribe", signal.SIGSTOP)
+    a.rank("echo unread", attempt=1)
+    a.order("journal", '{"n": 2}')
+
+    assert a.wait_for("scribe_lost") == [pid, -signal.SIGKILL]
+    assert a.wait_for("pid")[0] != pid
+    a.rank_exited("1/0")
+    assert a.end()
+    assert a.log(attempt=1) == b"unread\n"
+    assert a.journal() == ['{"n": 1}', '{"n": 2}']
+
+
+@pytest.mark.slow
+def test_an_idle_scribe_is_missed_too(scribe_agent):
+    """A stopped scribe is found although the agent has nothing to say."""
+    a = scribe_agent(speed=10)
+    a.start()
+    a.order("kill_scribe", signal.SIGSTOP)
+
+    assert a.wait_for("scribe_lost")[1] == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_scribes_that_die_at_once_are_given_up_and_no_rank_waits(scribe_agent):
+    """After 5 replacements within a minute output is thrown away, then tried again."""
+    a = scribe_agent(speed=20)
+    a.start()
+    pids = []
+    for _ in range(6):
+        a.order("kill_scribe", signal.SIGKILL)
+        a.wait_for("scribe_lost")
+        pids += a.wait_for("pid")
+    assert pids[-1] is None
+    a.rank("head -c 3000000 /dev/zero; echo done")
+    a.rank_exited()
+    fifo = a.run_dir / "fifo"
+    os.mkfifo(fifo)
+    a.rank(f"read -r x < {fifo}; echo late", attempt=1)
+    shown = a.shown(until=b"could be written\n")
+    fifo.write_text("go\n")
+    a.rank_exited("1/0")
+
+    assert a.end()
+    assert a.log(attempt=1) == b"late\n"
+    assert shown == (
+        b"dsup: 3,000,005 bytes of the ranks' output and 0 messages of dsup's own "
+        b"are lost, because nothing could be written\n"
+    )
+
+
+@pytest.mark.slow
+def test_the_scribe_outlives_its_agent_for_the_last_words(scribe_agent):
+    """When the agent is killed, the scribe reads until the writers are gone."""
+    a = scribe_agent()
+    fifo = a.run_dir / "fifo"
+    os.mkfifo(fifo)
+    a.rank(f"read -r x < {fifo}; echo last words")
+    scribe = a.start()
+    a.order("die")
+    a.process.wait()
+    fifo.write_text("go\n")
+    ended(scribe)
+
+    assert a.log() == b"last words\n"
+
+
+def test_a_terminals_signals_do_not_end_it(scribe_agent):
+    """Ctrl-C, Ctrl-Z and what else the whole foreground gets is not for the scribe."""
+    a = scribe_agent()
+    pid = a.start()
+    names = ("INT", "TERM", "HUP", "QUIT", "TSTP", "TTOU", "TTIN", "USR1", "USR2")
+    for name in names:
+        os.kill(pid, getattr(signal, f"SIG{name}"))
+    a.order("say", "dsup: still here")
+
+    assert a.end()
+    assert a.shown() == b"dsup: still here\n"
+
+
+def test_a_bug_ends_it_with_one_line_and_70(tmp_path):
+    """An unexpected exception never reaches the agent's code it was forked from."""
+    code = """if True:
+        import socket, sys, time
+        from dsup.edges.scribe import process, protocol
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs.setblocking(False)
+        ours.send(b"[1, 0, 0, 0, 0]")
+        process.run(protocol.Settings(sys.argv[1], 1), theirs, [], time.monotonic)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, check=False
+    )
+
+    assert ended.returncode == 70
+    assert ended.stderr == b"dsup: scribe: ValueError: unknown message 0\n"
+
+
+@pytest.mark.slow
+def test_a_scribe_that_hangs_at_the_end_is_left(scribe_agent):
+    """The agent's own end waits for no disk: 10 s, and what was unsaid is known."""
+    a = scribe_agent(speed=20)
+    a.start()
+    for _ in range(5):
+        a.order("kill_scribe", signal.SIGKILL)
+        a.wait_for("scribe_lost")
+        a.wait_for("pid")
+    a.order("kill_scribe", signal.SIGSTOP)
+    a.order("say", "dsup: the verdict")
+
+    assert not a.end()
+    assert a.wait_for("unsaid") == [["dsup: the verdict"]]
