@@ -69,7 +69,7 @@ def read_library() -> Tensor:
     """Return the standard library as one row of characters, tabs for indents."""
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     text = b"".join(file.read_bytes() for file in files).replace(b"    ", b"\t")
-    return torch.tensor(list(text)).clamp(max=CHARACTERS - 1)
+    return torch.frombuffer(bytearray(text), dtype=torch.uint8).clamp(max=127)
 
 
 def join_group() -> torch.device:
@@ -149,7 +149,7 @@ def train(args: argparse.Namespace, device: torch.device) -> Writer:
         fault = rt.fault_point("step", step)  # *
         torch.manual_seed((args.seed << 48) + (step << 16) + dist.get_rank())
         starts = torch.randint(len(library) - CONTEXT, (BATCH, 1))
-        rows = library[starts + torch.arange(CONTEXT + 1)].to(device)
+        rows = library[starts + torch.arange(CONTEXT + 1)].to(device, torch.long)
         loss = learn(model, optimizer, rows, fault)
         done = step + 1
         if dist.get_rank() == 0 and (done % 10 == 0 or done in (first + 1, args.steps)):

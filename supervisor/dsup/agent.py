@@ -23,7 +23,7 @@ from dsup.core import machine
 from dsup.core.errors import DsupError, SpawnError
 from dsup.core.job import Job
 from dsup.core.job import command as command_line
-from dsup.core.state import Stage
+from dsup.core.state import NEVER, Stage
 from dsup.edges import group
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
@@ -78,7 +78,7 @@ class Agent:
         while self._exit_code is None:
             self._turn()
         self._recorder.end()
-        while not self._recorder.ended or self._aides.pids:
+        while not self._recorder.ended or self._aides.deadline() < NEVER:
             deadlines = self._recorder.deadline(), self._aides.deadline()
             self._loop.turn(min(deadlines))
             self._recorder.on_tick()

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from dsup.core.exits import BUG, signal_name
+from dsup.core.exits import BUG, CANNOT_EXECUTE, signal_name
 from dsup.linux import console, libc, proc, signals, tree
 from dsup.linux.guardian import Guardian
 
@@ -62,11 +62,24 @@ def _be_the_agent(
     code = BUG
     try:
         libc.become_subreaper()
-        pidfd = os.pidfd_open(guard_pid)
-        if os.getppid() == guard_pid:
+        pidfd = _pidfd(guard_pid)
+        if pidfd is None:
+            code = CANNOT_EXECUTE
+        elif os.getppid() == guard_pid:
             code = agent(Guardian(pidfd, spared))
     finally:
         os._exit(code)
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        console.say(
+            f"dsup: cannot supervise, because there is no pidfd: {error.strerror} "
+            "(Linux 5.4 or newer is needed, and a container must allow pidfd_open)"
+        )
+        return None
 
 
 def _watch(agent_pid: int, watched: set[signal.Signals], spared: memoryview) -> int:
@@ -105,16 +118,16 @@ def _after(code: int, spared: memoryview) -> int:
 
 def _clean_up(spare: set[int]) -> int:
     """Kill every descendant but the scribe, then give that a second to finish."""
-    killed = 0
+    killed: set[int] = set()
     until = time.monotonic() + _KILL_S
     while tree.alive(spare) and time.monotonic() < until:
-        killed += tree.kill(spare)
+        killed |= tree.kill(spare)
         _wait_for_a_child(_ROUND_S)
     until = time.monotonic() + _LAST_WORDS_S
     while any(map(proc.is_alive, spare - {0})) and time.monotonic() < until:
         _wait_for_a_child(_ROUND_S)
     tree.kill()
-    return killed
+    return len(killed)
 
 
 def _wait_for_a_child(limit_s: float) -> None:

@@ -119,6 +119,8 @@ class Run:
         self.process = None
         self.started_s = 0.0
         self._events = base / "files" / "events"
+        self._events.touch()
+        self._events.chmod(0o666)
         self._outputs = []
 
     def environ(self, extra):

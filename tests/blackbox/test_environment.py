@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import socket
 
@@ -35,6 +36,8 @@ OF_SYSTEMD = {
     "LISTEN_PID": "1",
     "INVOCATION_ID": "0123456789abcdef0123456789abcdef",
 }
+OF_LIBC = 0b11 << 31
+"""Signals 32 and 33 are glibc's own; its posix_spawn leaves them ignored."""
 
 
 def environment(run):
@@ -258,6 +261,41 @@ def test_the_masters_port_is_free_for_rank_0(run):
     run.start("--no-python", "-c", listen, script=exe())
 
     assert run.ended() == 0, run.console()
+
+
+@pytest.mark.dsup_only
+def test_a_rank_gets_no_stray_descriptor(run):
+    """Open are 0, 1, 2 and what a variable names; nothing of dsup's or its parent's."""
+    reader, writer = os.pipe()
+    run.start("--nproc 2", "*:fds,env", pass_fds=(reader, writer))
+    os.close(reader)
+    os.close(writer)
+
+    for rank, env in environment(run).items():
+        told = [value for name, value in env.items() if name.startswith("DSUP_")]
+        named = {int(fd) for value in told for fd in re.findall(r"^fd:(\d+)", value)}
+        (fds,) = [event.fds for event in run.events("fds") if event.rank == rank]
+        assert set(fds) == {0, 1, 2} | named
+
+
+def test_a_rank_starts_with_clean_signals(run):
+    """No signal is blocked or ignored in a program that asked for neither."""
+    run.start("--no-python", "Sig(Blk|Ign)", "/proc/self/status", "-E", script="grep")
+
+    assert run.ended() == 0, run.console()
+    masks = [int(mask, 16) for mask in re.findall(r"Sig\w+:\s*(\w+)", run.console())]
+    assert [mask & ~OF_LIBC for mask in masks] == [0, 0]
+
+
+def test_standard_input_is_inherited(run):
+    """What is typed or piped into the launcher reaches the rank."""
+    path = run.files / "typed"
+    path.write_text("some words\n")
+    with path.open() as typed:
+        run.start("--no-python", script="cat", stdin=typed)
+
+    assert run.ended() == 0, run.console()
+    assert "some words" in run.console()
 
 
 @pytest.mark.dsup_only

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,44 +174,55 @@ FUSE_INIT = struct.pack("<IIIIHHIIHHI28x", 7, 31, 0, 0, 12, 10, 4096, 1, 0, 0, 0
 
 
 @pytest.fixture
-def dead_file_system(run, mount):
-    """Give a directory whose server reads requests and never answers.
+def lose(mount):
+    """Give ``lose.at(directory)``: from then on its server reads and never answers.
 
     Whoever looks into it sleeps uninterruptibly, SIGKILL or not, as on a lost NFS
-    server. Closing the descriptor ends the file system and wakes the sleepers.
+    server, until ``lose.release()``. The call returns a function that waits for
+    somebody to look.
     """
-    try:
-        server = os.open("/dev/fuse", os.O_RDWR)
-    except OSError as error:
-        pytest.skip(f"cannot open /dev/fuse: {error.strerror}")
-    where = run.base / "dead"
-    where.mkdir()
-    mount("fuse", where, f"fd={server},rootmode=40000,user_id=0,group_id=0")
-    (unique,) = struct.unpack_from("<Q", os.read(server, 1 << 20), 8)
-    os.write(server, struct.pack("<IiQ", 80, 0, unique) + FUSE_INIT)
+    servers = []
 
-    def take_request():
-        assert select.select([server], [], [], 5)[0], "nobody looked"
-        os.read(server, 1 << 20)
+    def lose_it(where):
+        try:
+            server = os.open("/dev/fuse", os.O_RDWR)
+        except OSError as error:
+            pytest.skip(f"cannot open /dev/fuse: {error.strerror}")
+        servers.append(server)
+        mount("fuse", where, f"fd={server},rootmode=40000,user_id=0,group_id=0")
+        (unique,) = struct.unpack_from("<Q", os.read(server, 1 << 20), 8)
+        os.write(server, struct.pack("<IiQ", 80, 0, unique) + FUSE_INIT)
 
-    yield where, take_request
-    os.close(server)
+        def wait_for_a_look():
+            assert select.select([server], [], [], 10)[0], "nobody looked"
+            os.read(server, 1 << 20)
+
+        return wait_for_a_look
+
+    def release():
+        while servers:
+            os.close(servers.pop())
+
+    yield SimpleNamespace(at=lose_it, release=release)
+    release()
 
 
 @pytest.mark.root
 @needs_root
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("how", ["stopped", "a rank failed"])
-def test_a_rank_that_no_signal_can_end(run, proc, dead_file_system, how):
+def test_a_rank_that_no_signal_can_end(run, proc, lose, how):
     """A rank in state D after SIGKILL: named, 193, no restart, within seconds."""
-    where, take_request = dead_file_system
+    where = run.base / "dead"
+    where.mkdir()
+    wait_for_a_look = lose.at(where)
     run.start(
         "--nproc 2 --max-restarts 3 --shutdown-timeout 1",
         f"0:emit=ready,stat={where}/x",
         f"1:emit=ready,wait=go,{'die=KILL' if how == 'a rank failed' else 'hang'}",
     )
     ranks = {event.rank: event.pid for event in run.wait_event("ready", 2)}
-    take_request()
+    wait_for_a_look()
     run.emit("go")
     if how == "stopped":
         run.signal(signal.SIGTERM)
@@ -218,3 +230,66 @@ def test_a_rank_that_no_signal_can_end(run, proc, dead_file_system, how):
     assert run.ended(15) == 193, run.console()
     assert any(str(ranks[0]) in line or "rank 0" in line for line in run.said())
     assert proc.state_of(ranks[0]) == "D"
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(("agent", signal.SIGKILL, 137), id="agent -9"),
+        pytest.param(("guard", signal.SIGKILL, 137), id="guard -9"),
+        pytest.param(("guard", signal.SIGTERM, 143), id="stopped"),
+    ],
+)
+def test_the_end_while_preparing_a_restart(run, proc, lose, end):
+    """The checkpoints' file system hangs: even then dsup can be ended, and is gone."""
+    who, number, code = end
+    root = run.files / "ckpt"
+    root.mkdir()
+    run.start(
+        f"--nproc 2 --max-restarts 3 --checkpoint-dir {root}",
+        "1@0:emit=ready,wait=go,die=KILL",
+        f"*@0:helper=clear,{PAUSE}",
+        "*:emit=again",
+    )
+    agent = proc.until(lambda: proc.children_of(run.process.pid), 5, run.console)[0]
+    run.wait_event("ready", 2)
+    wait_for_a_look = lose.at(root)
+    run.emit("go")
+    wait_for_a_look()
+    os.kill({"agent": agent, "guard": run.process.pid}[who], number)
+
+    assert run.ended(10) == code, run.console()
+    proc.until(
+        lambda: all(proc.state_of(pid) == "D" for pid, _ in run.processes()),
+        10,
+        run.processes,
+    )
+    lose.release()
+    proc.until(lambda: not run.processes(), 5, run.processes)
+    assert not run.events("again")
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.soak
+@pytest.mark.timeout(200)
+def test_a_checkpoint_directory_that_hangs(run, lose):
+    """Nothing is started over what cannot be looked at: 195 when tries are used up."""
+    root = run.files / "ckpt"
+    root.mkdir()
+    run.start(
+        f"--nproc 2 --max-restarts 1 --checkpoint-dir {root}",
+        "1@0:emit=ready,wait=go,die=KILL",
+        f"*@0:{PAUSE}",
+        "*:emit=again",
+    )
+    run.wait_event("ready", 2)
+    wait_for_a_look = lose.at(root)
+    run.emit("go")
+    wait_for_a_look()
+
+    assert run.ended(180) == 195, run.console()
+    assert not run.events("again")
+    assert any("cannot look for a checkpoint" in line for line in run.said())

@@ -273,7 +273,7 @@ def test_helpers_may_be_kept(run):
 @pytest.mark.dsup_only
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_at_any_moment_of_the_start(run, proc, number):
-    """Once there is an agent a stop ends the run with its code, and no trace of dsup."""
+    """Once there is an agent a stop ends the run with its code, without a trace."""
     run.start("--nproc 4", f"*:{PAUSE}")
     proc.until(lambda: proc.children_of(run.process.pid), 5, run.console)
     run.signal(number)

@@ -9,6 +9,7 @@ followed. CRC-32 catches silent corruption and mixed-up files, not malice.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -27,10 +28,24 @@ MANIFEST: Final = "manifest.json"
 _MANIFEST_MAX_BYTES: Final = 16 << 20
 _CHUNK_BYTES: Final = 1 << 20
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MORE_SPACE: Final = "free some space or keep fewer checkpoints"
+_OTHER_PLACE: Final = "choose a directory that the job can write"
+_ADVICE: Final = {errno.ENOSPC: _MORE_SPACE, errno.EDQUOT: _MORE_SPACE}
 
 
 class CheckpointError(Exception):
     """A checkpoint could not be written, published or looked for."""
+
+
+@contextlib.contextmanager
+def explained(task: str) -> Iterator[None]:
+    """Turn an OSError in a block into a CheckpointError: cannot TASK, because."""
+    try:
+        yield
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, _OTHER_PLACE)
+        message = f"cannot {task}, because {strerror(error)} ({advice})"
+        raise CheckpointError(message) from error
 
 
 def step_name(step: int) -> str:

@@ -21,13 +21,13 @@ standard library only and imports fast.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsup_runtime.checkpoint_manifest import (
     CheckpointError,
+    explained,
     step_name,
     verify,
     write_manifest,
@@ -36,7 +36,6 @@ from dsup_runtime.disk import (
     discard,
     move_to_trash,
     remove,
-    strerror,
     sync_directory,
     write_new,
 )
@@ -59,9 +58,6 @@ LATEST: Final = "latest"
 
 _STEP_NAME: Final = re.compile(r"step-([0-9]{8,18})")
 _TMP_NAME: Final = re.compile(r"\.tmp-([0-9]{8,18})-([0-9]{1,9})")
-_MORE_SPACE: Final = "free some space or keep fewer checkpoints"
-_OTHER_PLACE: Final = "choose a directory that the job can write"
-_ADVICE: Final = {errno.ENOSPC: _MORE_SPACE, errno.EDQUOT: _MORE_SPACE}
 
 
 class Checkpoint(NamedTuple):
@@ -109,7 +105,7 @@ def begin(root: str | os.PathLike[str], step: int, *, attempt: int = 0) -> str:
     if not _TMP_NAME.fullmatch(os.path.basename(tmp)):
         message = f"cannot begin a checkpoint, because {step} is no step number"
         raise CheckpointError(message)
-    with _explained(f"begin a checkpoint in {home}"):
+    with explained(f"begin a checkpoint in {home}"):
         if not os.path.isdir(home):
             os.makedirs(home, exist_ok=True)
             sync_directory(os.path.dirname(home))
@@ -145,7 +141,7 @@ def commit(
         message = f"cannot commit {tmp}, because begin did not make it for step {step}"
         raise CheckpointError(message)
     final = os.path.join(home, step_name(step))
-    with _explained(f"commit {final}"):
+    with explained(f"commit {final}"):
         write_manifest(tmp, step, int(match[2]), meta or {})
         _publish(tmp, final)
         sync_directory(home)
@@ -196,7 +192,7 @@ def prune(root: str | os.PathLike[str], *, keep: int = 3) -> tuple[str, ...]:
     home = os.path.abspath(root)
     valid = [found for found in _newest_first(home) if verify(found.path) is None]
     outdated = [found.path for found in valid[max(keep, 1) :]]
-    with _explained(f"prune checkpoints in {home}"):
+    with explained(f"prune checkpoints in {home}"):
         for path in outdated:
             move_to_trash(path)
         for name, (step, _) in _temporary(home):
@@ -211,7 +207,7 @@ def prune(root: str | os.PathLike[str], *, keep: int = 3) -> tuple[str, ...]:
 
 def _newest_first(home: str) -> list[Checkpoint]:
     found = []
-    with _explained(f"look for checkpoints in {home}"):
+    with explained(f"look for checkpoints in {home}"):
         try:
             with os.scandir(home) as entries:
                 for entry in entries:
@@ -252,13 +248,3 @@ def _write_latest(home: str, final: str) -> None:
     write_new(draft, os.path.basename(final).encode() + b"\n")
     os.replace(draft, os.path.join(home, LATEST))
     sync_directory(home)
-
-
-@contextlib.contextmanager
-def _explained(task: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, _OTHER_PLACE)
-        message = f"cannot {task}, because {strerror(error)} ({advice})"
-        raise CheckpointError(message) from error

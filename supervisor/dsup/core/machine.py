@@ -150,14 +150,11 @@ def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
             everyone = len(state.ended) == state.spec.world_size
             return _succeed(state, event.at_s) if everyone else (state, ())
         case Stage.RUNNING:
-            failed = state._replace(failed=death, dying=event.dying)
-            return _first_death(failed, event)
-        case Stage.SETTLING if not state.alive:
+            return _first_death(state._replace(failed=death, dying=event.dying), event)
+        case Stage.SETTLING | Stage.TERMINATING if not state.alive:
             return _kill(state, event.at_s)
         case Stage.SETTLING if is_decisive(event.status):
             return _terminate(state, event.at_s, SIGTERM)
-        case Stage.TERMINATING if not state.alive:
-            return _kill(state, event.at_s)
         case _:
             return state, ()
 
@@ -172,11 +169,9 @@ def _first_death(state: State, event: ev.RankExited) -> Decision:
 
 
 def _on_helpers_left(state: State) -> Decision:
-    match state.stage:
-        case Stage.TERMINATING if state.succeeded:
-            return state, (cmd.TerminateHelpers("terminate_helpers", state.attempt),)
-        case _:
-            return state, ()
+    if state.stage is not Stage.TERMINATING or not state.succeeded:
+        return state, ()
+    return state, (cmd.TerminateHelpers("terminate_helpers", state.attempt),)
 
 
 def _on_group_empty(state: State, event: ev.GroupEmpty) -> Decision:

@@ -32,6 +32,7 @@ class _Aide(NamedTuple):
     pid: int
     deadline_s: float
     done: Callable[[bytes], None]
+    answer: bytearray
 
 
 class Aides:
@@ -44,11 +45,12 @@ class Aides:
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
         self._working: dict[int, _Aide] = {}
+        self._ending: set[int] = set()
 
     @property
     def pids(self) -> set[int]:
-        """Pids of the aides at work."""
-        return {aide.pid for aide in self._working.values()}
+        """Pids of all aides that are still there, those that were given up included."""
+        return {aide.pid for aide in self._working.values()} | self._ending
 
     def start(
         self,
@@ -68,31 +70,39 @@ class Aides:
         except OSError:
             done(b"")
             return
-        self._working[fd] = _Aide(pid, deadline_s, done)
-        self._watcher.watch(fd, lambda: self._finish(fd))
+        self._working[fd] = _Aide(pid, deadline_s, done, bytearray())
+        self._watcher.watch(fd, lambda: self._hear(fd))
 
     def deadline(self) -> float:
         """Return when ``expire`` is due, agent clock, seconds."""
         return min((a.deadline_s for a in self._working.values()), default=NEVER)
 
     def expire(self, now_s: float) -> None:
-        """Make an end of aides whose time is up."""
+        """Make an end of aides whose time is up, and collect those that have ended."""
         for fd, aide in tuple(self._working.items()):
             if aide.deadline_s <= now_s:
                 self._finish(fd)
+        for pid in tuple(self._ending):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self._ending.discard(pid)
+
+    def _hear(self, fd: int) -> None:
+        """Take in what an aide says, up to its end: a pipe may hold less than all."""
+        answer = self._working[fd].answer
+        part = os.read(fd, ANSWER_MAX_BYTES - len(answer))
+        answer += part
+        if not part or len(answer) == ANSWER_MAX_BYTES:
+            self._finish(fd)
 
     def _finish(self, fd: int) -> None:
         aide = self._working.pop(fd)
         self._watcher.unwatch(fd)
-        os.set_blocking(fd, False)
-        try:
-            answer = os.read(fd, ANSWER_MAX_BYTES)
-        except BlockingIOError:
-            answer = b""
         os.close(fd)
-        # Not reaped yet, so the pid is still its own; one in state D stays behind.
+        # Not reaped yet, so the pid is still its own. One in state D stays behind, and
+        # must not be taken for something that the ranks have left.
         os.kill(aide.pid, signal.SIGKILL)
-        aide.done(answer)
+        self._ending.add(aide.pid)
+        aide.done(bytes(aide.answer))
 
 
 def _fork(work: Callable[[], bytes]) -> tuple[int, int]:
@@ -118,7 +128,13 @@ def _fork(work: Callable[[], bytes]) -> tuple[int, int]:
 
 
 def _close_all_but(kept: int) -> None:
-    """Drop inherited descriptors: an aide that hangs must keep no pipe open."""
+    """Drop inherited descriptors: an aide that hangs must keep no pipe open.
+
+    The console is one: whoever reads it would wait for the aide.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(_STDERR + 1):
+        os.dup2(null, fd)
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         if fd > _STDERR and fd != kept:

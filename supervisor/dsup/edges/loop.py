@@ -52,14 +52,17 @@ class Loop:
         """
         began_s = time.monotonic()
         wait_s = max(0.0, until_s - began_s)
-        ready = self._epoll.poll(None if wait_s == NEVER else wait_s)
+        ready = [
+            (fd, self._handlers.get(fd))
+            for fd, _ in self._epoll.poll(None if wait_s == NEVER else wait_s)
+        ]
         now_s = time.monotonic()
         overdue_s = max(0.0, now_s - began_s - wait_s)
         self.late_s = max(overdue_s, began_s - self._turned_s)
         self._turned_s = now_s
-        for fd, _ in ready:
-            # A handler before this one may have dropped the descriptor.
-            handler = self._handlers.get(fd)
-            if handler:
+        for fd, handler in ready:
+            # One before it may have dropped the descriptor, and its number may be that
+            # of another by now.
+            if handler and handler is self._handlers.get(fd):
                 handler()
         return overdue_s

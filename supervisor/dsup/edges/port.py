@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from typing import Final
@@ -29,7 +30,8 @@ def hold(port: int = 0) -> socket.socket:
         held.bind(("", port))
     except OSError as error:
         held.close()
-        reason = f"{_holder(port)} holds it" if port else str(error.strerror).lower()
+        taken = error.errno == errno.EADDRINUSE and port
+        reason = f"{_holder(port)} holds it" if taken else str(error.strerror).lower()
         message = f"cannot use port {port} for the ranks, because {reason}"
         raise SpecError(f"{message} (give another --master-port, or none)") from None
     return held

@@ -87,10 +87,13 @@ def remove(tmp_dir: str) -> bytes:
 def decode(answer: bytes) -> Found:
     """Return an aide's answer; silence is an error of its own."""
     if not answer:
-        return Found(error="the file systems did not answer in time")
+        return Found(error="the file systems gave no answer")
     import json
 
-    step, path, error, rejected = json.loads(answer)
+    try:
+        step, path, error, rejected = json.loads(answer)
+    except ValueError:
+        return Found(error="an answer of the file systems was cut short")
     return Found(step, path, error, tuple(rejected))
 
 
@@ -107,7 +110,10 @@ def _answer(work: Callable[[], Found]) -> bytes:
 def _prepare(interpreter: str, tmp_dir: str) -> Found:
     os.mkdir(tmp_dir, 0o700)
     if os.path.isabs(interpreter):
-        os.close(os.open(interpreter, os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            os.close(os.open(interpreter, os.O_RDONLY | os.O_CLOEXEC))
+        except PermissionError:
+            return Found()  # it may be there to be executed only, and it did not hang
     return Found()
 
 

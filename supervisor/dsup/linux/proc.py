@@ -102,4 +102,14 @@ def descendants(pid: int, *, without: Iterable[int] = ()) -> list[int]:
 def is_alive(pid: int) -> bool:
     """Return whether a process exists and is more than a zombie."""
     found = stat(pid)
-    return found is not None and found.state not in {"Z", "X"}
+    if found is None:
+        return False
+    # A process whose main thread alone has ended looks like a zombie, and runs.
+    return found.state not in {"Z", "X"} or _threads(pid) > 1
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0

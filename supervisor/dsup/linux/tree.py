@@ -55,8 +55,8 @@ def _is_descendant(pid: int) -> bool:
     return False
 
 
-def kill(spare: Collection[int] = ()) -> int:
-    """Send SIGKILL to every descendant; return how many were alive.
+def kill(spare: Collection[int] = ()) -> set[int]:
+    """Send SIGKILL to every descendant; return those that were alive.
 
     They are stopped first, until a look finds no new one: a process that forks faster
     than it is found would escape a plain walk.
@@ -69,7 +69,7 @@ def kill(spare: Collection[int] = ()) -> int:
         stopped |= {pid for pid in new if send(pid, signal.SIGSTOP)}
     for pid in stopped:
         send(pid, signal.SIGKILL)
-    return len(stopped)
+    return stopped
 
 
 def reap_adopted(owned: Collection[int]) -> None:

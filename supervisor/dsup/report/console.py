@@ -7,7 +7,7 @@ rank went first, how, what dsup does about it, and where to look.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dsup.core import events as ev
 from dsup.core.exits import CAUSES, signal_name
@@ -15,6 +15,10 @@ from dsup.core.job import Job
 from dsup.core.outcome import first_rank
 from dsup.core.state import Death, Stage, State
 from dsup_runtime import contract
+
+
+STALL_WORTH_SAYING_S: Final = 5.0
+"""A busy node makes the agent late by less than that; the journal keeps those."""
 
 
 class View(NamedTuple):
@@ -56,7 +60,7 @@ def line(  # noqa: C901 (one case an event)
             return _plan(after, view, event.at_s)
         case ev.Signalled() if after.stop is not before.stop:
             return _stop(event, after)
-        case ev.LoopStalled():
+        case ev.LoopStalled() if event.gap_s >= STALL_WORTH_SAYING_S:
             return (
                 f"the agent did not run for {event.gap_s:.1f} s (stopped, starved or "
                 "suspended): limits start again"

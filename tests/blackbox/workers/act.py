@@ -22,9 +22,15 @@ def emit(name, **fields):
     """Tell the test that something happened."""
     fields |= {"name": name, "rank": int(RANK), "attempt": int(ATTEMPT)}
     line = json.dumps(fields | {"pid": os.getpid()}) + "\n"
-    fd = os.open(EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    fd = os.open(EVENTS, os.O_WRONLY | os.O_APPEND)
     os.write(fd, line.encode())
     os.close(fd)
+
+
+def report_descriptors(_):
+    """Tell which descriptors are open here, the one for listing them left out."""
+    listed = os.listdir("/proc/self/fd")
+    emit("fds", fds=[fd for fd in map(int, listed) if os.path.exists(f"/dev/fd/{fd}")])
 
 
 def pause(seconds):
@@ -107,6 +113,7 @@ VERBS = {
     "touch": lambda where: open(os.path.join(where, RANK), "x").close(),
     "env": lambda _: emit("env", env=dict(os.environ)),
     "argv": lambda _: emit("argv", argv=sys.argv),
+    "fds": report_descriptors,
     "emit": emit,
     "wait": wait,
     "say": lambda text: print(text, flush=True),

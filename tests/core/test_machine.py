@@ -1,0 +1,383 @@
+"""Every transition of the machine's table, one sentence a test."""
+
+import pytest
+
+from dsup.core import commands as cmd
+from dsup.core.machine import AGREE_S, KILL_S, PREPARE_S, SCAN_S
+from dsup.core.state import NEVER, Stage
+
+ABRT, KILL, SEGV, BUS, ILL, FPE, TERM = 6, 9, 11, 7, 4, 8, 15
+
+
+def kill_all(attempt=0):
+    """Return the order to kill everything."""
+    return (cmd.KillAll("kill_all", attempt),)
+
+
+def signal_ranks(*ranks, signum=TERM):
+    """Return the order to signal ranks of attempt 0."""
+    return (cmd.SignalRanks("signal_ranks", 0, ranks, signum),)
+
+
+# PREPARING
+
+
+def test_a_run_begins_with_the_preparation_of_attempt_0(node):
+    """When the run is launched, attempt 0 is prepared, within a minute."""
+    node.launched()
+
+    assert node.stage is Stage.PREPARING
+    assert node.commands == (cmd.Prepare("prepare", 0),)
+    assert node.due_in_s == PREPARE_S == 60
+
+
+def test_a_prepared_attempt_runs(node):
+    """When everything is prepared the ranks are started, and nothing limits them."""
+    node.launched().prepared()
+
+    assert node.stage is Stage.RUNNING
+    assert node.commands == (cmd.Spawn("spawn", 0),)
+    assert node.due_in_s == NEVER
+
+
+def test_an_attempt_that_cannot_be_prepared_is_cleaned_up(node):
+    """What cannot be prepared goes through KILLING too, and is then decided upon."""
+    node.launched().cannot("port_in_use")
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+    node.group_empty().scanned()
+
+    assert node.state.signature == ("port_in_use", None, 1)
+
+
+def test_a_preparation_that_takes_too_long_is_a_failure(node):
+    """A preparation without an answer in time has failed for its storage."""
+    node.launched().ticked()
+    assert node.stage is Stage.KILLING
+
+    node.group_empty().scanned()
+
+    assert node.state.signature == ("storage_io", None, 1)
+
+
+def test_a_stop_while_preparing_cleans_up(node):
+    """A stop before the first rank leaves nothing behind and starts nothing."""
+    node.launched().signalled()
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+    node.prepared()
+    assert node.commands == ()
+
+    node.group_empty()
+    assert (node.stage, node.exit_code) == (Stage.OVER, 143)
+
+
+# RUNNING
+
+
+@pytest.mark.parametrize("signum", [KILL, SEGV, BUS, ILL, FPE])
+def test_a_decisive_death_ends_the_others_at_once(node, signum):
+    """A death that no other rank can cause has the others terminated at once."""
+    node.running().exited(1, -signum)
+
+    assert node.stage is Stage.TERMINATING
+    assert node.commands == signal_ranks(0, 2)
+    assert node.due_in_s == 20
+
+
+@pytest.mark.parametrize("status", [1, 3, 255, -ABRT, -TERM])
+def test_a_death_that_may_be_a_victims_is_settled_first(node, status):
+    """After a death that another rank may have caused nobody is signalled yet."""
+    node.running().exited(1, status)
+
+    assert node.stage is Stage.SETTLING
+    assert node.commands == ()
+    assert node.due_in_s == 2
+
+
+def test_a_death_with_nobody_else_alive_needs_no_settling(node):
+    """When the last rank fails after the others ended with 0, cleaning up begins."""
+    node.running().exited(0, 0).exited(2, 0).exited(1, 1)
+
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+
+def test_a_rank_that_ends_early_with_0_is_let_go(node):
+    """An early exit 0 is recorded, and nobody is signalled for it."""
+    node.running().exited(0, 0)
+
+    assert (node.stage, node.commands) == (Stage.RUNNING, ())
+    assert [death.rank for death in node.state.ended] == [0]
+
+
+def test_ranks_that_cannot_all_be_started_are_killed(node):
+    """When a rank cannot be started, those that were started go as well."""
+    node.launched().prepared().started(0).cannot("spawn_error", 127)
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+    node.exited(0, -KILL).group_empty().scanned().echoed()
+
+    assert node.exit_code == 127
+
+
+def test_the_end_of_a_rank_that_is_not_alive_changes_nothing(node):
+    """A rank ends once: a second report does not count towards success."""
+    node.running().exited(0, 0)
+    before = node.state
+
+    node.exited(0, 0)
+
+    assert (node.state, node.commands) == (before, ())
+
+
+# Success
+
+
+def test_success_looks_for_helpers_before_it_ends(node):
+    """When all ranks ended with 0, what they left behind has the grace to go."""
+    node.leaving()
+
+    assert (node.stage, node.commands) == (Stage.TERMINATING, ())
+    assert node.due_in_s == 20
+
+
+def test_success_with_nothing_left_is_proven_and_over(node):
+    """A run that succeeded goes through KILLING, then exits 0 as its ranks did."""
+    node.leaving().group_empty()
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+    node.group_empty()
+
+    close = cmd.CloseAttempt("close_attempt", 0)
+    assert node.commands == (close, cmd.Exit("exit", 0, "rank"))
+
+
+def test_helpers_left_after_success_are_asked_to_end(node):
+    """Helpers that outlive a success get SIGTERM."""
+    node.leaving().helpers_left()
+
+    assert node.commands == (cmd.TerminateHelpers("terminate_helpers", 0),)
+
+
+def test_helpers_that_do_not_end_in_the_grace_are_killed(node):
+    """At the end of the grace helpers are killed; the run has still succeeded."""
+    node.leaving().helpers_left().ticked()
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+    node.group_empty()
+
+    assert node.exit_code == 0
+
+
+def test_kept_helpers_are_left_alone(new_node):
+    """With --keep-helpers a success is over at once: nothing is signalled."""
+    node = new_node(keep_helpers=True).leaving()
+
+    close = cmd.CloseAttempt("close_attempt", 0)
+    assert node.stage is Stage.OVER
+    assert node.commands == (close, cmd.Exit("exit", 0, "rank"))
+
+
+def test_a_failed_run_never_keeps_helpers(new_node):
+    """--keep-helpers spares what outlives a success, not what outlives a failure."""
+    node = new_node(keep_helpers=True).terminating().exited(0, -TERM).exited(2, -TERM)
+
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+
+# SETTLING
+
+
+def test_a_decisive_death_ends_settling(node):
+    """A decisive death while settling has the rest terminated at once."""
+    node.settling().exited(0, -SEGV)
+
+    assert (node.stage, node.commands) == (Stage.TERMINATING, signal_ranks(2))
+
+
+def test_settling_goes_on_while_others_die_undecisively(node):
+    """Further deaths of the same doubtful kind do not shorten or lengthen settling."""
+    node.settling().after(1.5).exited(0, 1)
+
+    assert (node.stage, node.commands) == (Stage.SETTLING, ())
+    assert node.due_in_s == 0.5
+
+
+def test_settling_ends_in_time(node):
+    """When the settle time is over the ranks still alive are terminated."""
+    node.settling().ticked()
+
+    assert (node.stage, node.commands) == (Stage.TERMINATING, signal_ranks(0, 2))
+
+
+def test_settling_ends_when_all_are_dead(node):
+    """With nobody left to listen to, cleaning up begins."""
+    node.settling().exited(0, 1).exited(2, 0)
+
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+
+# TERMINATING and KILLING
+
+
+def test_all_ranks_ended_while_terminating(node):
+    """When the last rank has ended, what the ranks left behind is killed."""
+    node.terminating().exited(0, -TERM)
+    assert node.stage is Stage.TERMINATING
+
+    node.exited(2, 0)
+
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+
+def test_the_grace_ends_with_a_kill(node):
+    """Ranks that do not end in the grace are killed, and everything else with them."""
+    node.terminating().ticked()
+
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+    assert node.due_in_s == KILL_S == 5
+
+
+def test_an_emptied_group_is_closed_and_a_checkpoint_looked_for(node):
+    """Only a group that is proven empty is closed; then the pause begins."""
+    node.deciding()
+
+    assert node.stage is Stage.DECIDING
+    assert node.commands == (cmd.CloseAttempt("close_attempt", 0), cmd.Scan("scan", 0))
+    assert node.due_in_s == SCAN_S == 30
+
+
+@pytest.mark.parametrize("path", ["killing", "leaving", "stopped", "cannot"])
+def test_what_cannot_be_killed_makes_the_node_unfit(node, path):
+    """What survives SIGKILL for 5 s ends the run with 193, whatever led there."""
+    match path:
+        case "killing":
+            node.killing()
+        case "leaving":
+            node.leaving().ticked()
+        case "stopped":
+            node.running().signalled().ticked()
+        case "cannot":
+            node.launched().cannot()
+
+    node.ticked()
+
+    assert (node.stage, node.exit_code) == (Stage.OVER, 193)
+
+
+# DECIDING
+
+
+def test_the_plan_is_proposed_when_the_search_has_ended(node):
+    """The plan is put to all nodes; the pause counts from the first death."""
+    first_death_s = node.terminating().now_s
+    node.exited(0, -TERM).exited(2, -TERM).after(1).group_empty().scanned(7)
+
+    plan = node.proposed
+    assert (plan.restart_at_s, plan.attempt) == (first_death_s + 10, 0)
+    assert node.due_in_s == AGREE_S
+
+
+def test_a_search_without_an_answer_does_not_hold_up_the_plan(node):
+    """When the search does not answer in time, the plan is made without it."""
+    node.deciding().ticked()
+
+    assert node.commands == (node.proposed,)
+
+
+def test_an_agreed_restart_waits_for_its_time(node):
+    """An agreed restart is prepared when the pause is over, not before."""
+    node.deciding().scanned().agreed(restart_at_s=node.now_s + 7)
+    assert (node.stage, node.due_in_s) == (Stage.DECIDING, 7)
+
+    node.ticked()
+
+    assert (node.stage, node.attempt) == (Stage.PREPARING, 1)
+    assert node.commands == (cmd.Prepare("prepare", 1),)
+
+
+def test_a_restart_that_was_due_long_ago_is_due_now(node):
+    """A pause that is over before it was agreed, even at time 0, is no obstacle."""
+    node.deciding().scanned().agreed(restart_at_s=0.0)
+    assert node.due_in_s == -node.now_s
+
+    node.ticked()
+
+    assert (node.stage, node.attempt) == (Stage.PREPARING, 1)
+
+
+def test_what_is_agreed_counts_not_what_was_proposed(node):
+    """The agreed plan may be another than this node's own proposal."""
+    node.deciding().scanned(7)
+    assert node.proposed.restart_at_s is not None
+
+    node.agreed(None, code=194)
+
+    assert (node.stage, node.exit_code) == (Stage.OVER, 194)
+
+
+def test_nodes_that_do_not_agree_end_the_run(node):
+    """A plan that nobody agrees to in time ends the run with 195."""
+    node.deciding().scanned().ticked()
+
+    assert (node.stage, node.exit_code) == (Stage.OVER, 195)
+
+
+def test_a_new_attempt_starts_clean(node):
+    """Of the attempt before only what the policy needs is remembered."""
+    node.running().progressed(5).exited(1, -KILL).exited(0, -TERM).exited(2, -TERM)
+    node.group_empty().scanned(4).echoed().ticked()
+
+    state = node.state
+    assert (state.alive, state.ended, state.failed) == (frozenset(), (), None)
+    assert (state.plan, state.agreed, state.progressed) == (None, False, False)
+    assert (state.best_step, state.checkpoint_step) == (5, 4)
+    assert (state.failed_attempts, state.signature) == (1, ("killed", 1, -KILL))
+
+
+# Any time
+
+
+@pytest.mark.parametrize(
+    "stage",
+    ["launched", "running", "settling", "terminating", "leaving", "deciding", "pausing"],
+)
+def test_a_lost_guard_ends_everything_at_once(node, stage):
+    """Without its guard the agent kills everything and ends as if it were killed."""
+    getattr(node, stage)().guard_lost()
+    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+
+    node.group_empty()
+
+    assert (node.stage, node.exit_code) == (Stage.OVER, 137)
+
+
+@pytest.mark.parametrize(
+    "stage", ["launched", "settling", "terminating", "leaving", "killing", "deciding"]
+)
+def test_limits_start_again_after_a_stall_of_the_agent(node, stage):
+    """Time in which the agent itself stood still is nobody else's fault."""
+    getattr(node, stage)()
+    due_in_s = node.due_in_s
+
+    node.after(100).stalled(100)
+
+    assert node.due_in_s == due_in_s
+
+
+def test_a_stall_does_not_cut_the_grace_short(node):
+    """After a stall the ranks still have what was left of their grace."""
+    node.running().signalled(2).after(100).stalled(100).ticked()
+    assert node.commands == signal_ranks(0, 1, 2)
+
+    assert node.due_in_s == 10
+
+
+def test_a_stall_does_not_move_an_agreed_restart(node):
+    """The moment of a restart is agreed between nodes: one node cannot move it."""
+    node.pausing()
+    due_in_s = node.due_in_s
+
+    node.after(3).stalled(3)
+
+    assert node.due_in_s == due_in_s - 3

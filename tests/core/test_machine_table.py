@@ -1,0 +1,135 @@
+"""Every stage's answer to every event: a new one of either fails until it is named.
+
+``-`` changes nothing at all, ``=`` changes what is remembered or gives orders, and a
+name is the stage that follows.
+"""
+
+import typing
+
+import pytest
+
+from dsup.core import events as ev
+from dsup.core import machine
+from dsup.core.state import NEVER, Stage
+
+# The columns: how to get there. "leaving" and "pausing" are TERMINATING after success
+# and DECIDING with a plan that was agreed.
+STORIES = """
+    launched running settling terminating leaving killing deciding pausing over
+""".split()
+
+# fmt: off
+TABLE = """
+                    launched    running     settling    terminating leaving     killing  deciding  pausing   over
+launched            -           -           -           -           -           -        -         -         -
+prepared            RUNNING     -           -           -           -           -        -         -         -
+cannot              KILLING     KILLING     -           -           -           -        -         -         -
+rank_started        =           =           =           =           =           =        =         =         -
+rank_exited/0       -           =           =           =           -           =        -         -         -
+rank_exited/1       -           SETTLING    =           =           -           =        -         -         -
+rank_exited/-9      -           TERMINATING TERMINATING =           -           =        -         -         -
+helpers_left        -           -           -           -           =           -        -         -         -
+group_empty         -           -           -           -           KILLING     DECIDING -         -         -
+progressed          =           =           =           =           =           =        =         =         -
+scanned             =           =           =           =           =           =        =         =         -
+plan_agreed         -           -           -           -           -           -        OVER      OVER      -
+signalled/15        KILLING     TERMINATING TERMINATING =           KILLING     =        OVER      OVER      -
+signalled/10        -           =           =           -           -           -        -         -         -
+guard_lost          KILLING     KILLING     KILLING     KILLING     KILLING     =        KILLING   KILLING   -
+loop_stalled        =           -           =           =           =           =        =         -         -
+tick                KILLING     -           TERMINATING KILLING     KILLING     OVER     =         PREPARING -
+tick/early          -           -           -           -           -           -        -         -         -
+"""  # noqa: E501
+# fmt: on
+
+KINDS = {
+    typing.get_args(typing.get_type_hints(cls)["kind"])[0]: cls
+    for cls in typing.get_args(ev.Event)
+}
+HEAD, *ROWS = (line.split() for line in TABLE.strip().splitlines())
+CASES = [
+    (row[0], story, answer)
+    for row in ROWS
+    for story, answer in zip(HEAD, row[1:], strict=True)
+]
+OF_AN_ATTEMPT = [
+    row[0] for row in ROWS if "attempt" in KINDS[row[0].partition("/")[0]]._fields
+]
+
+
+def happening(row, node):
+    """Return the event of a row, as it would happen to a node now."""
+    kind, _, variant = row.partition("/")
+    due_s = machine.deadline(node.state)
+    values = {
+        "kind": kind,
+        "at_s": due_s if row == "tick" else min(node.now_s, due_s - 1),
+        "attempt": node.attempt,
+        "port": 29500,
+        "resume_from": "",
+        "cause": "port_in_use",
+        "code": 1,
+        "reason": "",
+        "rank": 7 if kind == "rank_started" else 0,
+        "pid": 4007,
+        "late_s": 0.0,
+        "status": int(variant) if kind == "rank_exited" else 0,
+        "dying": (),
+        "names": (),
+        "total": 1,
+        "step": 9,
+        "path": "",
+        "error": "",
+        "restart_at_s": None,
+        "signum": int(variant) if kind == "signalled" else 0,
+        "sender_pid": 1,
+        "gap_s": 2.0,
+    }
+    cls = KINDS[kind]
+    return cls(**{name: values[name] for name in cls._fields})
+
+
+def test_every_event_and_every_stage_is_named(new_node):
+    """The table has a row for each kind of event and a column for each stage."""
+    stages = {getattr(new_node(), story)().stage for story in STORIES}
+
+    assert {row[0].partition("/")[0] for row in ROWS} == set(KINDS)
+    assert HEAD == STORIES
+    assert stages == set(Stage)
+
+
+@pytest.mark.parametrize(
+    ("row", "story", "answer"),
+    [pytest.param(*case, id=f"{case[0]} while {case[1]}") for case in CASES],
+)
+def test_the_answer_is_that_of_the_table(new_node, row, story, answer):
+    """The machine does with an event what the table says, and nothing else."""
+    node = getattr(new_node(), story)()
+    before = node.state
+
+    node.tell(happening(row, node))
+
+    changed = node.state != before or node.commands != ()
+    stays = node.stage is before.stage
+    expected = {"-": (False, True), "=": (True, True)}.get(answer, (True, False))
+    assert (changed, stays) == expected
+    assert answer in ("-", "=", node.stage.name)
+
+
+@pytest.mark.parametrize("story", [name for name in STORIES if name != "over"])
+@pytest.mark.parametrize("row", OF_AN_ATTEMPT)
+@pytest.mark.parametrize("other", [-1, 1], ids=["before", "after"])
+def test_an_event_of_another_attempt_changes_nothing(new_node, story, row, other):
+    """What is late from the attempt before, or of none yet, has no effect."""
+    node = getattr(new_node(), story)()
+    event = happening(row, node)
+    before = node.state
+
+    node.tell(event._replace(attempt=node.attempt + other))
+
+    assert (node.state, node.commands) == (before, ())
+
+
+def test_before_its_launch_a_run_has_no_deadline(node):
+    """Nothing is due before the first event, and that is Launched."""
+    assert node.due_in_s == NEVER

@@ -1,0 +1,215 @@
+"""What an attempt needs on disk, and what is said when it is not to be had."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsup.edges import preparation
+from dsup.edges.preparation import Found, Location
+from dsup_runtime import checkpoints
+
+JUNK = [
+    pytest.param(b"[1, ", id="cut short"),
+    pytest.param(b"[]", id="too few values"),
+    pytest.param(b"\xff\xfe", id="no text"),
+]
+
+
+def save(directory, step):
+    """Publish a checkpoint; return its path."""
+    staged = checkpoints.begin(str(directory), step)
+    Path(staged, "model.pt").write_bytes(b"weights")
+    return Path(checkpoints.commit(staged, step).path)
+
+
+def test_the_directories_of_an_attempt_are_made(tmp_path):
+    """One a rank, and making them again is no error."""
+    run_dir = tmp_path / "run"
+    preparation.make_directories(str(run_dir), 3, 2)
+    preparation.make_directories(str(run_dir), 3, 2)
+
+    made = sorted(str(path.relative_to(run_dir)) for path in run_dir.rglob("*"))
+
+    assert made == ["attempt_3", "attempt_3/0", "attempt_3/1"]
+
+
+def test_a_temporary_name_is_short_and_new_each_time(tmp_path):
+    """A unix socket's path has 107 bytes, and the user's share of them is the most."""
+    names = {preparation.temporary_name("/tmp") for _ in range(100)}  # noqa: S108
+
+    assert len(names) > 90
+    assert max(map(len, names)) <= 20
+    assert not any(map(os.path.exists, names))
+
+
+def test_preparing_makes_a_private_directory(tmp_path):
+    """Nobody else can read or plant what ranks keep there."""
+    tmp_dir = tmp_path / "dsup-1"
+    answer = preparation.prepare(sys.executable, str(tmp_dir))
+
+    assert preparation.decode(answer) == Found()
+    assert stat.S_IMODE(tmp_dir.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("interpreter", ["python3", "", "relative/path"])
+def test_a_program_found_by_its_name_is_not_opened(tmp_path, interpreter):
+    """Which file it is will be known when it starts."""
+    answer = preparation.prepare(interpreter, str(tmp_path / "t"))
+
+    assert preparation.decode(answer) == Found()
+
+
+def test_a_missing_interpreter_is_told(tmp_path):
+    """The error names it."""
+    missing = str(tmp_path / "python")
+    found = preparation.decode(preparation.prepare(missing, str(tmp_path / "t")))
+
+    assert "No such file" in found.error
+    assert missing in found.error
+
+
+@pytest.mark.parametrize(
+    ("parent", "reason"),
+    [
+        pytest.param("none", "No such file", id="no such directory"),
+        pytest.param("file", "Not a directory", id="a file"),
+        pytest.param(".", "File exists", id="taken by somebody"),
+    ],
+)
+def test_a_temporary_directory_that_cannot_be_made_is_told(tmp_path, parent, reason):
+    """What is there already is never used."""
+    (tmp_path / "file").touch()
+    (tmp_path / "t").mkdir()
+    tmp_dir = tmp_path / parent / "t"
+    found = preparation.decode(preparation.prepare(sys.executable, str(tmp_dir)))
+
+    assert reason in found.error
+
+
+UNREADABLE = """
+import os, sys
+from dsup.edges import preparation
+import json
+os.setuid(65534)
+print(preparation.decode(preparation.prepare(*sys.argv[1:])).error)
+"""
+
+
+@pytest.mark.root
+def test_a_program_may_be_executable_without_being_readable(tmp_path):
+    """It started in the first attempt, so it must in the next."""
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == os.getuid() and parent.name.startswith("pytest"):
+            parent.chmod(0o711)
+    program = tmp_path / "program"
+    program.write_bytes(b"")
+    program.chmod(0o711)
+    done = subprocess.run(
+        [sys.executable, "-c", UNREADABLE, str(program), str(tmp_path / "t")],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+
+    assert done.stdout.strip() == ""
+
+
+def test_the_newest_valid_checkpoint_is_found(tmp_path):
+    """Newer ones that are not whole are passed over, and named."""
+    older, newer = (save(tmp_path, step) for step in (10, 20))
+    (newer / "model.pt").write_bytes(b"cut")
+
+    found = preparation.decode(preparation.search(Location(str(tmp_path), "")))
+
+    assert (found.step, found.path, found.error) == (10, str(older), "")
+    assert len(found.rejected) == 1
+    assert str(newer) in found.rejected[0]
+
+
+@pytest.mark.slow
+def test_a_foreign_checkpoint_is_found_by_its_pattern(tmp_path):
+    """The highest number counts, not the name's order."""
+    for step in (9, 10):
+        (tmp_path / f"model-{step}.pt").write_bytes(b"x")
+    pattern = str(tmp_path / "model-*.pt")
+
+    found = preparation.decode(preparation.search(Location("", pattern)))
+
+    assert (found.step, found.path) == (10, str(tmp_path / "model-10.pt"))
+
+
+@pytest.mark.parametrize("which", ["directory", "pattern"])
+def test_no_checkpoint_is_an_answer(tmp_path, which):
+    """A job that has not saved yet starts anew, and that is no error."""
+    empty = str(tmp_path)
+    where = Location(empty, "") if which == "directory" else Location("", empty + "/*")
+
+    assert preparation.decode(preparation.search(where)) == Found()
+
+
+def test_many_broken_checkpoints_are_told_in_few_words(tmp_path):
+    """The answer has a limit, whatever lies in the directory."""
+    for step in range(1, 21):
+        (save(tmp_path, step) / "model.pt").write_bytes(b"")
+
+    answer = preparation.search(Location(str(tmp_path), ""))
+
+    assert len(preparation.decode(answer).rejected) == 8
+    assert len(answer) < 65_536
+
+
+def test_silence_is_an_error_of_its_own():
+    """An aide that did not answer has looked for nothing."""
+    found = preparation.decode(b"")
+
+    assert found == Found(error="the file systems gave no answer")
+
+
+@pytest.mark.parametrize("answer", JUNK)
+def test_half_an_answer_is_no_answer(answer):
+    """An aide that died while it spoke does not end the agent."""
+    found = preparation.decode(answer)
+
+    assert found == Found(error="an answer of the file systems was cut short")
+
+
+def test_a_temporary_directory_goes_with_all_that_is_in_it(tmp_path):
+    """Killed ranks leave files, sockets and directories without permissions."""
+    tmp_dir = tmp_path / "dsup-1"
+    (tmp_dir / "deep" / "er").mkdir(parents=True)
+    (tmp_dir / "deep" / "file").write_bytes(b"x")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_dir / "s"))
+    os.mkfifo(tmp_dir / "fifo")
+
+    assert preparation.remove(str(tmp_dir)) == b""
+    assert not tmp_dir.exists()
+
+
+def test_removing_follows_no_links(tmp_path):
+    """A rank's link to the user's data takes none of it along."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "precious").write_bytes(b"x")
+    tmp_dir = tmp_path / "dsup-1"
+    tmp_dir.mkdir()
+    (tmp_dir / "link").symlink_to(data)
+    link = tmp_path / "dsup-2"
+    link.symlink_to(data)
+
+    preparation.remove(str(tmp_dir))
+    preparation.remove(str(link))
+
+    assert not tmp_dir.exists()
+    assert (data / "precious").exists()
+
+
+def test_removing_what_is_not_there_is_no_error(tmp_path):
+    """Somebody else may have tidied up before."""
+    assert preparation.remove(str(tmp_path / "none")) == b""

@@ -1,0 +1,172 @@
+"""Facts from /proc, whatever a process calls itself and whenever it goes."""
+
+import os
+import select
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from dsup.linux import proc
+
+MISSING = 2**22 + 1
+"""More than the kernel's highest possible pid."""
+
+
+@pytest.fixture
+def shell():
+    """Start a shell that runs a line, says so, and lives until its stdin ends."""
+    started = []
+
+    def start(line):
+        process = subprocess.Popen(
+            ["sh", "-c", f"{line}\necho ready; read end"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        started.append(process)
+        assert process.stdout.readline() == b"ready\n"
+        return process.pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+COMMS = {
+    "a space": "a b",
+    "brackets": "a) R (b",
+    "only opening": "(((",
+    "only closing": ")))",
+    "numbers": "1 2 3",
+    "looks like a stat": ") Z 1 1 1 0 -1",
+    "not ASCII": "grün",
+    "quotes and tabs": "a\t'\"b",
+}
+
+
+@pytest.mark.parametrize("comm", COMMS.values(), ids=COMMS.keys())
+def test_a_name_cannot_mislead(shell, tmp_path, comm):
+    """A process may call itself anything; its state and parent are still right."""
+    (tmp_path / "comm").write_text(comm)
+    pid = shell(f"read -r name <'{tmp_path}/comm'; printf %s \"$name\" >/proc/$$/comm")
+
+    found = proc.stat(pid)
+
+    assert found.comm == comm
+    assert found.state in ("R", "S")
+    assert found.ppid == os.getpid()
+
+
+def test_a_name_that_is_no_text_is_still_a_name(shell):
+    """Bytes that are not UTF-8 do not end the supervisor."""
+    pid = shell(r"printf '\377\376x' >/proc/$$/comm")
+
+    assert proc.stat(pid).comm == "\ufffd\ufffdx"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("trap : USR1", True, id="a handler"),
+        pytest.param("trap : USR2", False, id="a handler for another"),
+        pytest.param("trap '' USR1", False, id="ignored"),
+        pytest.param(":", False, id="default"),
+    ],
+)
+def test_catches_means_a_handler(shell, line, expected):
+    """Only a handler catches a signal; ignoring is not catching."""
+    assert proc.catches(shell(line), signal.SIGUSR1) is expected
+
+
+def test_the_first_and_the_last_signal_are_told_apart(shell):
+    """The bit of a signal is its number less one."""
+    pid = shell("trap : HUP RTMAX")
+
+    caught = [number for number in range(1, 65) if proc.catches(pid, number)]
+
+    assert {signal.SIGHUP, signal.SIGRTMAX} <= set(caught)
+    assert signal.SIGUSR1 not in caught
+
+
+def test_the_dead_are_dying_until_they_are_collected(shell):
+    """What has ended but is not reaped counts as dying and not as alive."""
+    pid = shell(":")
+    before = proc.is_dying(pid), proc.is_alive(pid)
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+    assert before == (False, True)
+    assert (proc.is_dying(pid), proc.is_alive(pid)) == (True, False)
+
+
+def test_what_is_missing_is_absent():
+    """No process, no fact, and no error."""
+    assert proc.stat(MISSING) is None
+    assert proc.children(MISSING) == []
+    assert proc.descendants(MISSING) == []
+    assert not proc.is_alive(MISSING)
+    assert not proc.is_dying(MISSING)
+    assert not proc.catches(MISSING, signal.SIGTERM)
+    assert proc.read_text(f"/proc/{MISSING}/stat") == ""
+
+
+@pytest.mark.parametrize("path", ["/proc/self", "/proc/self/mem"])
+def test_what_cannot_be_read_is_empty(path):
+    """A directory, or a file that refuses to be read."""
+    assert proc.read_text(path) == ""
+
+
+def test_a_process_that_goes_while_it_is_read_is_absent():
+    """A file of /proc that was opened before its process went gives an error."""
+    child = subprocess.Popen(["sleep", "600"])
+    with open(f"/proc/{child.pid}/stat", "rb") as stat:
+        child.kill()
+        child.wait()
+        with pytest.raises(ProcessLookupError):
+            stat.read()
+
+    assert proc.stat(child.pid) is None
+
+
+def test_children_of_every_thread_are_found():
+    """A child belongs to the thread that forked it, and threads are many."""
+    children, started, end = [], threading.Event(), threading.Event()
+
+    def fork():
+        children.append(subprocess.Popen(["sleep", "600"]))
+        started.set()
+        end.wait(10)
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    assert started.wait(10)
+    found = proc.children(os.getpid())
+    end.set()
+    thread.join()
+    children[0].kill()
+    children[0].wait()
+
+    assert children[0].pid in found
+
+
+def test_descendants_come_parents_first_and_branches_can_be_left_out(shell):
+    """A spared child hides all that is below it."""
+    pid = shell("sh -c 'sleep 600 & echo $!; wait' | { read x; echo; exec cat; } &")
+    found = []
+    for _ in range(500):
+        found = proc.descendants(pid)
+        if len(found) == 3:
+            break
+        select.select([], [], [], 0.01)
+    parents = {child: proc.stat(child).ppid for child in found}
+    grandchild = next(child for child in found if parents[child] != pid)
+    middle = parents[grandchild]
+    without = proc.descendants(pid, without=[middle])
+    for child in found:
+        os.kill(child, signal.SIGKILL)
+
+    assert found.index(middle) < found.index(grandchild)
+    assert set(found) - set(without) == {middle, grandchild}
