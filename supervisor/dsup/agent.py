@@ -35,6 +35,9 @@ LOOK_S: Final = 1.0
 """The loop turns at least this often, so that a stall of its own is seen."""
 
 STALL_S: Final = 1.0
+LAST_AIDES_S: Final = 1.0
+"""What an aide still gets when the run is over, a file system that hangs or not."""
+
 _KILL_ROUND_S: Final = 0.05
 _NICE: Final = -5
 
@@ -61,7 +64,7 @@ class Agent:
         self._loop = Loop()
         self._aides = Aides(self._loop)
         self._ranks = group.WorkerGroup()
-        self._recorder = Recorder(job, guardian, self._loop)
+        self._recorder = Recorder(job, guardian.will, self._loop)
         self._attempt = Attempt(job, self._aides, self._recorder, self._post)
         self._recorder.on_directories = self._attempt.on_directories
         self._helpers_told = False
@@ -78,6 +81,7 @@ class Agent:
         while self._exit_code is None:
             self._turn()
         self._recorder.end()
+        self._aides.hurry(time.monotonic() + LAST_AIDES_S)
         while not self._recorder.ended or self._aides.deadline() < NEVER:
             deadlines = self._recorder.deadline(), self._aides.deadline()
             self._loop.turn(min(deadlines))
@@ -153,7 +157,7 @@ class Agent:
                 kept = self._state.succeeded and self._job.spec.keep_helpers
                 self._attempt.close(keep_tmp=kept)
             case cmd.Scan():
-                self._attempt.scan()
+                self._scan()
             case cmd.Propose():
                 self._agree(command)
             case cmd.Exit():
@@ -203,6 +207,14 @@ class Agent:
         now_s = time.monotonic()
         event = ev.Cannot("cannot", now_s, self._state.attempt, cause, code, reason)
         self._post(event)
+
+    def _scan(self) -> None:
+        """Look for a checkpoint; what has happened so far is told meanwhile.
+
+        Where no rank has run yet there is no scribe, and the next attempt needs one.
+        """
+        self._recorder.start(self._state.attempt, ())
+        self._attempt.scan()
 
     def _agree(self, plan: cmd.Propose) -> None:
         """One node agrees with itself."""

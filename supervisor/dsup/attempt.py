@@ -42,6 +42,9 @@ class Desk(Protocol):
     def close_streams(self, attempt: int) -> None:
         """Let an attempt's pipes go."""
 
+    def bequeath(self, tmp_dir: str) -> None:
+        """Have the guard remove this TMPDIR if the agent is killed."""
+
 
 class Attempt:
     """The resources of the attempt at hand; prepared, used, closed, prepared again.
@@ -51,6 +54,9 @@ class Attempt:
         aides: do what may block.
         desk: gets things written.
         post: takes the events that come of it.
+
+    Attributes:
+        page: the heartbeat page; None before it is prepared and after it is closed.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class Attempt:
         self._number = number
         self._pids = {}
         self._tmp_dir = preparation.temporary_name(self._job.tmp_parent)
+        self._desk.bequeath(self._tmp_dir)
         if number == 0:
             self._prepare_first()
             return
@@ -161,6 +168,7 @@ class Attempt:
             work = partial(preparation.remove, self._tmp_dir)
             self._aides.start(work, _soon(REMOVE_S), lambda _: None)
         self._tmp_dir = ""
+        self._desk.bequeath("")
         self._desk.close_streams(self._number)
 
     def _prepare_first(self) -> None:

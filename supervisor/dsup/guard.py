@@ -9,7 +9,6 @@ nothing has to be found by its name.
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import time
@@ -17,11 +16,13 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from dsup.core.exits import BUG, CANNOT_EXECUTE, signal_name
+from dsup.edges import preparation
 from dsup.linux import console, libc, proc, signals, tree
-from dsup.linux.guardian import Guardian
+from dsup.linux.guardian import Guardian, Will
 
 _KILL_S: Final = 5.0
 _LAST_WORDS_S: Final = 1.0
+_REMOVE_S: Final = 1.0
 _ROUND_S: Final = 0.02
 
 
@@ -39,12 +40,12 @@ def guard(agent: Callable[[Guardian], int]) -> int:
     libc.become_subreaper()
     watched = signals.watched()
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    spared = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
+    will = Will()
     guard_pid = os.getpid()
     agent_pid = os.fork()
     if agent_pid == 0:
-        _be_the_agent(agent, guard_pid, spared)
-    return _watch(agent_pid, watched, spared)
+        _be_the_agent(agent, guard_pid, will)
+    return _watch(agent_pid, watched, will)
 
 
 def _open_missing_standard_descriptors() -> None:
@@ -57,7 +58,7 @@ def _open_missing_standard_descriptors() -> None:
 
 
 def _be_the_agent(
-    agent: Callable[[Guardian], int], guard_pid: int, spared: memoryview
+    agent: Callable[[Guardian], int], guard_pid: int, will: Will
 ) -> NoReturn:
     code = BUG
     try:
@@ -66,7 +67,7 @@ def _be_the_agent(
         if pidfd is None:
             code = CANNOT_EXECUTE
         elif os.getppid() == guard_pid:
-            code = agent(Guardian(pidfd, spared))
+            code = agent(Guardian(pidfd, will))
     finally:
         os._exit(code)
 
@@ -82,7 +83,7 @@ def _pidfd(pid: int) -> int | None:
         return None
 
 
-def _watch(agent_pid: int, watched: set[signal.Signals], spared: memoryview) -> int:
+def _watch(agent_pid: int, watched: set[signal.Signals], will: Will) -> int:
     while True:
         info = signal.sigwaitinfo(watched)
         if info.si_signo != signal.SIGCHLD:
@@ -90,7 +91,7 @@ def _watch(agent_pid: int, watched: set[signal.Signals], spared: memoryview) -> 
             continue
         status = _reap(agent_pid)
         if status is not None:
-            return _after(os.waitstatus_to_exitcode(status), spared)
+            return _after(os.waitstatus_to_exitcode(status), will)
 
 
 def _reap(agent_pid: int) -> int | None:
@@ -107,17 +108,18 @@ def _reap(agent_pid: int) -> int | None:
             found = status
 
 
-def _after(code: int, spared: memoryview) -> int:
+def _after(code: int, will: Will) -> int:
     if code >= 0 and code != BUG:
         return code
-    killed = _clean_up({spared[0]})
+    killed = _clean_up(will)
     how = signal_name(-code) if code < 0 else f"exit code {code}"
     console.say(f"dsup: the agent ended by {how}; killed what it had started: {killed}")
     return 128 - code if code < 0 else code
 
 
-def _clean_up(spare: set[int]) -> int:
+def _clean_up(will: Will) -> int:
     """Kill every descendant but the scribe, then give that a second to finish."""
+    spare = {will.spared}
     killed: set[int] = set()
     until = time.monotonic() + _KILL_S
     while tree.alive(spare) and time.monotonic() < until:
@@ -127,7 +129,23 @@ def _clean_up(spare: set[int]) -> int:
     while any(map(proc.is_alive, spare - {0})) and time.monotonic() < until:
         _wait_for_a_child(_ROUND_S)
     tree.kill()
+    if will.tmp_dir:
+        _remove(will.tmp_dir)
     return len(killed)
+
+
+def _remove(tmp_dir: str) -> None:
+    """Remove the attempt's TMPDIR, in a child: a file system may hang."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            preparation.remove(tmp_dir)
+        finally:
+            os._exit(0)
+    until = time.monotonic() + _REMOVE_S
+    while proc.is_alive(pid) and time.monotonic() < until:
+        _wait_for_a_child(_ROUND_S)
+    tree.kill()
 
 
 def _wait_for_a_child(limit_s: float) -> None:

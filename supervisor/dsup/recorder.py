@@ -19,7 +19,7 @@ from dsup.core.state import NEVER, State
 from dsup.edges.group import Rank
 from dsup.edges.loop import Loop
 from dsup.linux.console import say as say_now
-from dsup.linux.guardian import Guardian
+from dsup.linux.guardian import Will
 from dsup.report import console
 from dsup_runtime import contract
 
@@ -32,7 +32,7 @@ class Recorder:
 
     Args:
         job: what to do.
-        guardian: is told which process to spare.
+        will: says which process the guard is to spare.
         loop: watches the scribe.
 
     Attributes:
@@ -40,11 +40,11 @@ class Recorder:
         on_directories: called with an attempt and an error, or None.
     """
 
-    def __init__(self, job: Job, guardian: Guardian, loop: Loop) -> None:
+    def __init__(self, job: Job, will: Will, loop: Loop) -> None:
         self.ended = False
         self.on_directories: Callable[[int, str | None], None] = lambda *_: None
         self._job = job
-        self._guardian = guardian
+        self._will = will
         self._loop = loop
         self._scribe: Scribe | None = None
         self._written = 0
@@ -107,6 +107,10 @@ class Recorder:
         if self._scribe:
             self._scribe.close_streams(attempt)
 
+    def bequeath(self, tmp_dir: str) -> None:
+        """Have the guard remove a TMPDIR if the agent is killed; empty for none."""
+        self._will.tmp_dir = tmp_dir
+
     def flush(self) -> None:
         """Hand over what waits, as soon as there is a scribe."""
         if self._scribe is None:
@@ -157,7 +161,7 @@ class Recorder:
 
     def _note_pid(self) -> None:
         """Tell the guard whom to spare: the scribe outlives a killed agent."""
-        self._guardian.spared[0] = next(iter(self.pids), 0)
+        self._will.spared = next(iter(self.pids), 0)
 
     def _make(self) -> Scribe:
         from dsup.edges.scribe.link import Scribe

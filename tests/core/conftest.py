@@ -8,22 +8,24 @@ from dsup.core import machine
 from dsup.core.plan import Policy
 from dsup.core.state import Spec, Stage
 
-SIGINT, SIGKILL, SIGSEGV, SIGTERM = 2, 9, 11, 15
+SIGKILL, SIGTERM = 9, 15
+
+
+POLICY = Policy(
+    max_restarts=None,
+    backoff_s=(10.0, 30.0, 90.0),
+    healthy_after_s=1800.0,
+    restart_on_user=False,
+    checkpoints_known=True,
+)
+SPEC = Spec(world_size=3, settle_s=2.0, grace_s=20.0, keep_helpers=False, policy=POLICY)
 
 
 def new_spec(**options):
     """Return what ``dsup launch --nproc 3`` asks for, changed as told."""
-    policy = {
-        "max_restarts": None,
-        "backoff_s": (10.0, 30.0, 90.0),
-        "healthy_after_s": 1800.0,
-        "restart_on_user": False,
-        "checkpoints_known": True,
-    }
-    spec = {"world_size": 3, "settle_s": 2.0, "grace_s": 20.0, "keep_helpers": False}
-    for name, value in options.items():
-        (policy if name in policy else spec)[name] = value
-    return Spec(**spec, policy=Policy(**policy))
+    policy = {k: v for k, v in options.items() if k in Policy._fields}
+    rest = {k: v for k, v in options.items() if k not in policy}
+    return SPEC._replace(**rest, policy=POLICY._replace(**policy))
 
 
 class Node:
@@ -39,8 +41,8 @@ class Node:
     def __init__(self, **options):
         self.state = machine.initial(new_spec(**options))
         self.now_s = 100.0
-        self.commands = ()
-        self.ordered = []
+        self.commands: tuple = ()
+        self.ordered: list = []
 
     @property
     def stage(self):
@@ -63,43 +65,57 @@ class Node:
         self.now_s += seconds
         return self
 
+    def _now(self, cls, kind, *fields):
+        return self.tell(cls(kind, self.now_s, *fields))
+
+    def _of_attempt(self, cls, kind, *fields):
+        return self._now(cls, kind, self.attempt, *fields)
+
     def launched(self):
-        return self.tell(ev.Launched("launched", self.now_s))
+        """Begin."""
+        return self._now(ev.Launched, "launched")
 
     def prepared(self):
-        return self.tell(ev.Prepared("prepared", self.now_s, self.attempt, 29500, ""))
+        """Have what the attempt needs."""
+        return self._of_attempt(ev.Prepared, "prepared", 29500, "")
 
     def cannot(self, cause="port_in_use", code=1):
-        return self.tell(ev.Cannot("cannot", self.now_s, self.attempt, cause, code, ""))
+        """Meet what is in the way."""
+        return self._of_attempt(ev.Cannot, "cannot", cause, code, "")
 
     def started(self, *ranks):
+        """Start ranks."""
         for rank in ranks:
-            event = ("rank_started", self.now_s, self.attempt, rank, 4000 + rank)
-            self.tell(ev.RankStarted(*event))
+            self._of_attempt(ev.RankStarted, "rank_started", rank, 4000 + rank)
         return self
 
     def exited(self, rank, status, dying=()):
-        event = ("rank_exited", self.now_s, 0.0, self.attempt, rank, status, dying)
-        return self.tell(ev.RankExited(*event))
+        """Let a rank end."""
+        late_s = 0.0
+        fields = (late_s, self.attempt, rank, status, dying)
+        return self._now(ev.RankExited, "rank_exited", *fields)
 
     def helpers_left(self):
-        event = ("helpers_left", self.now_s, self.attempt, ("sh (4100)",), 1)
-        return self.tell(ev.HelpersLeft(*event))
+        """Find a process that the ranks left behind."""
+        return self._of_attempt(ev.HelpersLeft, "helpers_left", ("sh (4100)",), 1)
 
     def group_empty(self):
-        return self.tell(ev.GroupEmpty("group_empty", self.now_s, self.attempt))
+        """Prove that nothing is left."""
+        return self._of_attempt(ev.GroupEmpty, "group_empty")
 
     def progressed(self, step):
-        return self.tell(ev.Progressed("progressed", self.now_s, self.attempt, step))
+        """Finish a step."""
+        return self._of_attempt(ev.Progressed, "progressed", step)
 
     def scanned(self, step=None):
+        """End the search for a checkpoint."""
         path = "" if step is None else f"ckpt/step_{step}"
-        event = ("scanned", self.now_s, self.attempt, step, path, "")
-        return self.tell(ev.Scanned(*event))
+        return self._of_attempt(ev.Scanned, "scanned", step, path, "")
 
     def agreed(self, restart_at_s=None, code=1):
-        event = ("plan_agreed", self.now_s, self.attempt, restart_at_s, code, "agreed")
-        return self.tell(ev.PlanAgreed(*event))
+        """Agree to a plan."""
+        fields = (restart_at_s, code, "agreed")
+        return self._of_attempt(ev.PlanAgreed, "plan_agreed", *fields)
 
     def echoed(self):
         """Agree to what was proposed, as a single node does at once."""
@@ -107,21 +123,25 @@ class Node:
         return self.agreed(plan.restart_at_s, plan.code)
 
     def signalled(self, signum=SIGTERM):
-        return self.tell(ev.Signalled("signalled", self.now_s, signum, 1))
+        """Get a signal."""
+        return self._now(ev.Signalled, "signalled", signum, 1)
 
     def guard_lost(self):
-        return self.tell(ev.GuardLost("guard_lost", self.now_s))
+        """Lose the guard."""
+        return self._now(ev.GuardLost, "guard_lost")
 
     def stalled(self, gap_s):
-        return self.tell(ev.LoopStalled("loop_stalled", self.now_s, gap_s))
+        """Wake up late."""
+        return self._now(ev.LoopStalled, "loop_stalled", gap_s)
 
     def ticked(self):
         """Let the machine's deadline come."""
         self.now_s = machine.deadline(self.state)
-        return self.tell(ev.Tick("tick", self.now_s))
+        return self._now(ev.Tick, "tick")
 
     @property
     def attempt(self):
+        """The number of the attempt."""
         return self.state.attempt
 
     @property

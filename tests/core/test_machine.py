@@ -130,61 +130,6 @@ def test_the_end_of_a_rank_that_is_not_alive_changes_nothing(node):
     assert (node.state, node.commands) == (before, ())
 
 
-# Success
-
-
-def test_success_looks_for_helpers_before_it_ends(node):
-    """When all ranks ended with 0, what they left behind has the grace to go."""
-    node.leaving()
-
-    assert (node.stage, node.commands) == (Stage.TERMINATING, ())
-    assert node.due_in_s == 20
-
-
-def test_success_with_nothing_left_is_proven_and_over(node):
-    """A run that succeeded goes through KILLING, then exits 0 as its ranks did."""
-    node.leaving().group_empty()
-    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
-
-    node.group_empty()
-
-    close = cmd.CloseAttempt("close_attempt", 0)
-    assert node.commands == (close, cmd.Exit("exit", 0, "rank"))
-
-
-def test_helpers_left_after_success_are_asked_to_end(node):
-    """Helpers that outlive a success get SIGTERM."""
-    node.leaving().helpers_left()
-
-    assert node.commands == (cmd.TerminateHelpers("terminate_helpers", 0),)
-
-
-def test_helpers_that_do_not_end_in_the_grace_are_killed(node):
-    """At the end of the grace helpers are killed; the run has still succeeded."""
-    node.leaving().helpers_left().ticked()
-    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
-
-    node.group_empty()
-
-    assert node.exit_code == 0
-
-
-def test_kept_helpers_are_left_alone(new_node):
-    """With --keep-helpers a success is over at once: nothing is signalled."""
-    node = new_node(keep_helpers=True).leaving()
-
-    close = cmd.CloseAttempt("close_attempt", 0)
-    assert node.stage is Stage.OVER
-    assert node.commands == (close, cmd.Exit("exit", 0, "rank"))
-
-
-def test_a_failed_run_never_keeps_helpers(new_node):
-    """--keep-helpers spares what outlives a success, not what outlives a failure."""
-    node = new_node(keep_helpers=True).terminating().exited(0, -TERM).exited(2, -TERM)
-
-    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
-
-
 # SETTLING
 
 
@@ -247,18 +192,20 @@ def test_an_emptied_group_is_closed_and_a_checkpoint_looked_for(node):
     assert node.due_in_s == SCAN_S == 30
 
 
-@pytest.mark.parametrize("path", ["killing", "leaving", "stopped", "cannot"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "killing",
+        "leaving ticked",
+        "running signalled ticked",
+        "launched cannot",
+        "launched guard_lost",
+    ],
+)
 def test_what_cannot_be_killed_makes_the_node_unfit(node, path):
     """What survives SIGKILL for 5 s ends the run with 193, whatever led there."""
-    match path:
-        case "killing":
-            node.killing()
-        case "leaving":
-            node.leaving().ticked()
-        case "stopped":
-            node.running().signalled().ticked()
-        case "cannot":
-            node.launched().cannot()
+    for happens in path.split():
+        getattr(node, happens)()
 
     node.ticked()
 
@@ -340,7 +287,15 @@ def test_a_new_attempt_starts_clean(node):
 
 @pytest.mark.parametrize(
     "stage",
-    ["launched", "running", "settling", "terminating", "leaving", "deciding", "pausing"],
+    [
+        "launched",
+        "running",
+        "settling",
+        "terminating",
+        "leaving",
+        "deciding",
+        "pausing",
+    ],
 )
 def test_a_lost_guard_ends_everything_at_once(node, stage):
     """Without its guard the agent kills everything and ends as if it were killed."""

@@ -2,36 +2,44 @@
 
 import pytest
 
-from dsup.core.plan import PLANS, Failure, Plan, Policy, pause_s, plan_for
-from dsup.core.plan import restarts_in_force
+from dsup.core.plan import (
+    PLANS,
+    Failure,
+    Plan,
+    Policy,
+    pause_s,
+    plan_for,
+    restarts_in_force,
+)
+
+FAILURE = Failure(
+    cause="killed",
+    rank=1,
+    status=-9,
+    reason="",
+    at_s=100.0,
+    failed_attempts=1,
+    progressed=False,
+    repeated=False,
+    resumable=True,
+)
+POLICY = Policy(
+    max_restarts=None,
+    backoff_s=(10.0, 30.0, 90.0),
+    healthy_after_s=1800.0,
+    restart_on_user=False,
+    checkpoints_known=True,
+)
 
 
 def failed(**changes):
-    """Return the first failure of a run: rank 1 was killed at 100 s."""
-    usual = {
-        "cause": "killed",
-        "rank": 1,
-        "status": -9,
-        "reason": "",
-        "at_s": 100.0,
-        "failed_attempts": 1,
-        "progressed": False,
-        "repeated": False,
-        "resumable": True,
-    }
-    return Failure(**(usual | changes))
+    """Return the first failure of a run, rank 1 killed at 100 s, changed as told."""
+    return FAILURE._replace(**changes)
 
 
 def asked(**changes):
-    """Return the policy without any option."""
-    usual = {
-        "max_restarts": None,
-        "backoff_s": (10.0, 30.0, 90.0),
-        "healthy_after_s": 1800.0,
-        "restart_on_user": False,
-        "checkpoints_known": True,
-    }
-    return Policy(**(usual | changes))
+    """Return the policy without any option, changed as told."""
+    return POLICY._replace(**changes)
 
 
 RAISED = {"cause": "python_exception", "status": 3}
@@ -141,12 +149,15 @@ def test_a_run_is_given_up_with_its_code(failure, policy, code):
     assert (plan.restart_at_s, plan.code) == (None, code)
 
 
+def decide(failure, policy, _expected):
+    """Return the plan of a case."""
+    return plan_for(failed(**failure), asked(**policy))
+
+
 def test_every_row_of_the_policy_decides_a_case():
     """No row of the table is shadowed by those above it, and none is untested."""
-    decided = {
-        plan_for(failed(**failure), asked(**policy)).reason
-        for failure, policy, _ in (case.values for case in RESTARTED + GIVEN_UP)
-    }
+    cases = [case.values for case in [*RESTARTED, *GIVEN_UP]]
+    decided = {decide(*case).reason for case in cases}
 
     assert decided == {row.reason for row in PLANS}
 

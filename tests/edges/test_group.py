@@ -318,7 +318,7 @@ def test_a_limit_of_processes_is_told_apart_from_a_bad_program():
 def test_ranks_are_seen_to_end_in_the_order_of_their_deaths(spawn):
     """However long the loop looked elsewhere: 20 times in a row."""
     for deaths in islice(permutations(range(4)), 20):
-        ranks, loop, order = spawn(SLEEP, [ENVIRONMENT] * 4), Loop(), []
+        ranks, loop, order = spawn(SLEEP, [ENVIRONMENT] * 4), Loop(), list[int]()
         for rank in ranks:
             loop.watch(rank.pidfd, partial(order.append, rank.rank))
         for number in deaths:

@@ -39,7 +39,7 @@ def soon():
 def test_handlers_run_in_the_order_of_readiness(pipes):
     """Not in the order of registration, nor of numbers: 20 times in a row."""
     for turn in range(20):
-        loop, order = Loop(), []
+        loop, order = Loop(), list[int]()
         ends = [pipes() for _ in range(6)]
         for read, _ in ends:
             loop.watch(read, partial(order.append, read))

@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -101,21 +102,18 @@ print(preparation.decode(preparation.prepare(*sys.argv[1:])).error)
 
 
 @pytest.mark.root
-def test_a_program_may_be_executable_without_being_readable(tmp_path):
+def test_a_program_may_be_executable_without_being_readable():
     """It started in the first attempt, so it must in the next."""
-    tmp_path.chmod(0o777)
-    for parent in tmp_path.parents:
-        if parent.stat().st_uid == os.getuid() and parent.name.startswith("pytest"):
-            parent.chmod(0o711)
-    program = tmp_path / "program"
-    program.write_bytes(b"")
-    program.chmod(0o711)
-    done = subprocess.run(
-        [sys.executable, "-c", UNREADABLE, str(program), str(tmp_path / "t")],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    with tempfile.TemporaryDirectory() as shared:
+        os.chmod(shared, 0o777)  # noqa: S103, another user works in it
+        program = Path(shared, "program")
+        program.touch(mode=0o711)
+        done = subprocess.run(
+            [sys.executable, "-c", UNREADABLE, str(program), f"{shared}/t"],
+            capture_output=True,
+            check=True,
+            text=True,
+        )
 
     assert done.stdout.strip() == ""
 

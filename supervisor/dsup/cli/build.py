@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from dsup.cli.run_dir import make_run_dir
+from dsup.cli.run_dir import first_choice, make_run_dir
 from dsup.cli.values import rank_count
 from dsup.core.errors import SpecError
 from dsup.core.job import Job, Option
@@ -51,7 +51,7 @@ def build(call: Call, *, dry: bool) -> Job:
     host = _UNSAFE.sub("-", os.uname().nodename)
     name = f"{run_id}_{host}"
     asked = "" if log_dir == _NULL else log_dir or ""
-    run_dir = name if dry else make_run_dir(name, asked, environment)
+    choose = first_choice if dry else make_run_dir
     python = environment.get("PYTHON_EXEC") or sys.executable
     return Job(
         spec=_spec(options, environment),
@@ -59,7 +59,7 @@ def build(call: Call, *, dry: bool) -> Job:
         program=program,
         environment=dict(environment),
         run_id=run_id,
-        run_dir=run_dir,
+        run_dir=choose(name, asked, environment),
         rank_logs=log_dir != _NULL,
         private=not asked,
         agent_store=options["store"] == "agent",
@@ -175,8 +175,8 @@ def _account() -> str:
 
 def _described(call: Call) -> tuple[Option, ...]:
     return tuple(
-        Option(name.replace("_", "-"), _shown(value), call.origins.get(name, "default"))
-        for name, value in call.options.items()
+        Option(name.replace("_", "-"), _shown(call.options[name]), origin)
+        for name, origin in call.origins.items()
     )
 
 

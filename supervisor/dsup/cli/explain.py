@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
+from typing import Final
 
 from dsup.core import environment
 from dsup.core.exits import CAUSES, Cause
 from dsup.core.job import Job, command
 from dsup.core.plan import PLANS, restarts_in_force
 from dsup.report.run_file import is_secret
+from dsup_runtime import contract
+
+# What stands in for a value that only a real start knows.
+_LATER: Final = {contract.BOOTSTRAP: "0", "MASTER_PORT": "0"}
 
 
 def policy_text() -> str:
@@ -62,7 +67,11 @@ def _variables(job: Job) -> Iterator[str]:
         origin = "dsup" if ours else "your environment"
         values = list(dict.fromkeys(rank[name] for rank in of_ranks))
         shown = values[0] if len(values) == 1 else f"{values[0]} ... {values[-1]}"
-        yield f"  {name}={'***' if is_secret(name) else shown}  ({origin})"
+        if is_secret(name):
+            shown = "***"
+        elif shown == _LATER.get(name):
+            shown = "(chosen at the start)"
+        yield f"  {name}={shown}  ({origin})"
 
 
 def _shared(job: Job) -> environment.Shared:

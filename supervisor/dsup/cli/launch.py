@@ -25,6 +25,7 @@ _CONTEXT: Final = {
     "--nproc-per-node",
     "nproc",
     type=Ranks(),
+    metavar="N|cpu|gpu|auto",
     default="1",
     show_default=True,
     envvar=["DSUP_NPROC", "PET_NPROC_PER_NODE"],
@@ -53,6 +54,7 @@ _CONTEXT: Final = {
 @click.option(
     "--max-restarts",
     type=click.IntRange(min=0),
+    metavar="N",
     default=None,
     envvar=["DSUP_MAX_RESTARTS", "PET_MAX_RESTARTS"],
     help="Restart every failure up to N times in a row. Not given: dsup chooses "
@@ -101,6 +103,7 @@ _CONTEXT: Final = {
 @click.option(
     "--master-port",
     type=click.IntRange(0, 65535),
+    metavar="PORT",
     default=0,
     envvar=["DSUP_MASTER_PORT", "PET_MASTER_PORT"],
     help="MASTER_PORT of every attempt.  [default: a fresh one each time]",
@@ -138,6 +141,7 @@ _CONTEXT: Final = {
 @click.option(
     "--comm-timeout",
     type=CommTimeout(),
+    metavar="SECONDS|inherit",
     default="300",
     show_default=True,
     envvar="DSUP_COMM_TIMEOUT",
@@ -171,12 +175,12 @@ _CONTEXT: Final = {
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def launch(context: click.Context, /, **options: Any) -> int:  # noqa: ANN401 (click's)
-    r"""Run SCRIPT on every rank and keep it running.
+    """Run SCRIPT on every rank and keep it running.
 
     \b
     dsup launch --nproc 8 train.py --lr 0.1
     dsup launch --nproc gpu --checkpoint-dir ckpt -m pkg.train
-    """
+    """  # noqa: D301 (click's mark for lines that stay as they are)
     if options["explain_policy"]:
         from dsup.cli.explain import policy_text
 

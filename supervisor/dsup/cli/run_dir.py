@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dsup.core.errors import SpecError
+from dsup_runtime import contract
 
 _PRIVATE: Final = 0o700
 _FOR_ALL: Final = 0o777
+_BLOCK_BYTES: Final = 4096
 
 
 def make_run_dir(name: str, asked: str, environment: Mapping[str, str]) -> str:
@@ -44,6 +46,11 @@ def make_run_dir(name: str, asked: str, environment: Mapping[str, str]) -> str:
     raise SpecError("cannot make a run directory anywhere (give a --log-dir)")
 
 
+def first_choice(name: str, asked: str, environment: Mapping[str, str]) -> str:
+    """Return where ``make_run_dir`` would try first; touch nothing."""
+    return os.path.join(os.path.abspath(asked or next(_defaults(environment))), name)
+
+
 def _defaults(environment: Mapping[str, str]) -> Iterator[str]:
     state = environment.get("STATE_DIRECTORY", "").partition(":")[0]
     if state:
@@ -62,7 +69,22 @@ def _make(parent: str, name: str, mode: int) -> str:
         raise PermissionError(0, "it belongs to another user")
     path = os.path.join(parent, name)
     os.mkdir(path, mode)
+    try:
+        _prove_writable(os.path.join(path, contract.RUN_FILE))
+    except OSError:
+        os.rmdir(path)
+        raise
     return path
+
+
+def _prove_writable(path: str) -> None:
+    """Write a block and take it back: on a full disk a directory can still be made."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, b" " * _BLOCK_BYTES)
+    finally:
+        os.close(fd)
+        os.unlink(path)
 
 
 def _reason(error: OSError) -> str:

@@ -178,8 +178,12 @@ def _value(hint: Any, value: object) -> object:  # noqa: ANN401 (a type annotati
     if isinstance(value, list):
         value = tuple(value)
     allowed = get_args(hint) or (hint,)
-    if type(value) is tuple:
-        fits = ... in allowed and all(type(item) in allowed for item in value)
+    if ... in allowed or type(value) is tuple:
+        fits = (
+            type(value) is tuple
+            and ... in allowed
+            and all(type(item) in allowed for item in value)
+        )
     elif isinstance(value, str) and str not in allowed:
         fits = value in allowed
     else:

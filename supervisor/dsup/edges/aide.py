@@ -77,6 +77,12 @@ class Aides:
         """Return when ``expire`` is due, agent clock, seconds."""
         return min((a.deadline_s for a in self._working.values()), default=NEVER)
 
+    def hurry(self, deadline_s: float) -> None:
+        """Give the aides at work at most until then, agent clock, seconds."""
+        for fd, aide in self._working.items():
+            soon = min(aide.deadline_s, deadline_s)
+            self._working[fd] = aide._replace(deadline_s=soon)
+
     def expire(self, now_s: float) -> None:
         """Make an end of aides whose time is up, and collect those that have ended."""
         for fd, aide in tuple(self._working.items()):

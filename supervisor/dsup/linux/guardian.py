@@ -1,18 +1,51 @@
-"""What the agent knows of the guard it was forked from."""
+"""What the agent knows of the guard it was forked from, and tells it beforehand."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import mmap
+import os
+from typing import Final
+
+_SPARED: Final = slice(0, 8)
+_TMP_DIR: Final = slice(8, mmap.PAGESIZE)
 
 
-class Guardian(NamedTuple):
+class Will:
+    """What the guard does if the agent is killed: a page that both share."""
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, mmap.PAGESIZE)
+
+    @property
+    def spared(self) -> int:
+        """Pid of the scribe, which writes the ranks' last words down; 0 for none."""
+        return int.from_bytes(self._page[_SPARED], "little")
+
+    @spared.setter
+    def spared(self, pid: int) -> None:
+        self._page[_SPARED] = pid.to_bytes(8, "little")
+
+    @property
+    def tmp_dir(self) -> str:
+        """TMPDIR of the attempt, to be removed; empty for none."""
+        return os.fsdecode(self._page[_TMP_DIR].rstrip(b"\0"))
+
+    @tmp_dir.setter
+    def tmp_dir(self, path: str) -> None:
+        room = _TMP_DIR.stop - _TMP_DIR.start
+        # A path that does not fit is left behind rather than cut to another one.
+        data = os.fsencode(path)
+        self._page[_TMP_DIR] = (data if len(data) <= room else b"").ljust(room, b"\0")
+
+
+class Guardian:
     """The guard, seen from its child.
 
     Attributes:
         pidfd: readable once the guard has gone.
-        spared: one word that both share: the pid of the child that is to outlive a
-            killed agent (the scribe writes the ranks' last words down); 0 for none.
+        will: what the guard does if the agent is killed.
     """
 
-    pidfd: int
-    spared: memoryview
+    def __init__(self, pidfd: int, will: Will) -> None:
+        self.pidfd = pidfd
+        self.will = will

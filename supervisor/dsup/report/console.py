@@ -16,7 +16,6 @@ from dsup.core.outcome import first_rank
 from dsup.core.state import Death, Stage, State
 from dsup_runtime import contract
 
-
 STALL_WORTH_SAYING_S: Final = 5.0
 """A busy node makes the agent late by less than that; the journal keeps those."""
 
@@ -35,9 +34,7 @@ class View(NamedTuple):
     resume_from: str
 
 
-def line(  # noqa: C901 (one case an event)
-    before: State, event: ev.Event, after: State, view: View
-) -> str:
+def line(before: State, event: ev.Event, after: State, view: View) -> str:
     """Return what is to be said about an event; empty for nothing.
 
     Args:
@@ -46,6 +43,23 @@ def line(  # noqa: C901 (one case an event)
         after: the state it led to.
         view: the rest.
     """
+    return printable(_line(before, event, after, view))
+
+
+def printable(text: str) -> str:
+    """Return a text that moves no cursor and begins no line of its own.
+
+    Names of processes, checkpoints and programs are their makers' choice.
+    """
+    if text.isprintable():
+        return text
+    shown = (c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return "".join(shown)
+
+
+def _line(  # noqa: C901 (one case an event)
+    before: State, event: ev.Event, after: State, view: View
+) -> str:
     entered = after.stage if after.stage is not before.stage else None
     match event:
         case ev.Prepared() if entered is Stage.RUNNING:
@@ -60,6 +74,8 @@ def line(  # noqa: C901 (one case an event)
             return _plan(after, view, event.at_s)
         case ev.Signalled() if after.stop is not before.stop:
             return _stop(event, after)
+        case ev.GuardLost():
+            return "the guard has gone: killing what is left"
         case ev.LoopStalled() if event.gap_s >= STALL_WORTH_SAYING_S:
             return (
                 f"the agent did not run for {event.gap_s:.1f} s (stopped, starved or "
@@ -190,8 +206,7 @@ def _tick(before: State, after: State, entered: Stage | None, view: View) -> str
         case Stage.KILLING if after.cannot:
             return after.cannot.reason
         case Stage.KILLING if before.alive:
-            grace = f"{after.spec.grace_s:g} s"
-            return f"{ranks(before.alive)} did not end within {grace}: SIGKILL"
+            return f"{ranks(before.alive)} did not end in time: SIGKILL"
         case Stage.KILLING:
             return "what the ranks left behind did not end: SIGKILL"
         case Stage.OVER if before.stage is Stage.DECIDING:

@@ -1,0 +1,206 @@
+"""A rank's environment: torchrun's contract to the letter, and what dsup adds."""
+
+import pytest
+
+from dsup.core import environment
+from dsup_runtime import contract
+
+SHARED = environment.Shared(
+    run_id="r1",
+    run_dir="/runs/r1",
+    attempt=3,
+    world_size=2,
+    max_restarts=5,
+    port=29501,
+    agent_store=False,
+    tmp_dir="/scratch/dsup-abc",
+    inductor_cache="/scratch/torchinductor_me",
+    page_fd=7,
+    agent_pid=4000,
+    resume_from="",
+    grace_s=25.0,
+    comm_timeout_s=300.0,
+    error_files=True,
+)
+
+
+def for_rank(base=None, rank=1, **changes):
+    """Return the environment of rank 1 of 2, changed as told."""
+    return environment.for_rank(base or {}, SHARED._replace(**changes), rank)
+
+
+def test_torchruns_variables_are_there_to_the_letter():
+    """A script finds what torchrun would have told it, name for name."""
+    assert (
+        for_rank().items()
+        >= {
+            "RANK": "1",
+            "LOCAL_RANK": "1",
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "GROUP_RANK": "0",
+            "GROUP_WORLD_SIZE": "1",
+            "ROLE_NAME": "default",
+            "ROLE_RANK": "1",
+            "ROLE_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "29501",
+            "TORCHELASTIC_RESTART_COUNT": "3",
+            "TORCHELASTIC_MAX_RESTARTS": "5",
+            "TORCHELASTIC_RUN_ID": "r1",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",
+            "TORCHELASTIC_ERROR_FILE": "/runs/r1/attempt_3/1/error.json",
+            "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+            "OMP_NUM_THREADS": "1",
+        }.items()
+    )
+
+
+def test_dsups_own_variables():
+    """What the runtime and the bootstrap need is there."""
+    assert (
+        for_rank(resume_from="/ckpt/step_7").items()
+        >= {
+            "DSUP_RUN_DIR": "/runs/r1",
+            "DSUP_ATTEMPT": "3",
+            "DSUP_HEARTBEAT": "fd:7#1",
+            "DSUP_RESUME_FROM": "/ckpt/step_7",
+            "DSUP_GRACE_S": "25",
+            "DSUP_COMM_TIMEOUT_S": "300",
+            "DSUP_BOOTSTRAP": "4000",
+            "TMPDIR": "/scratch/dsup-abc",
+            "PYTHONPATH": contract.BOOTSTRAP_DIR,
+        }.items()
+    )
+
+
+def test_nothing_else_is_set():
+    """A new variable has to be named here."""
+    ours = {name for name in for_rank() if not name.startswith(("DSUP_", "TORCH"))}
+
+    assert ours == set(
+        "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE "
+        "ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT OMP_NUM_THREADS "
+        "TMPDIR PYTHONPATH".split()
+    )
+    assert {name for name in for_rank() if name.startswith("TORCH_")} == {
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+        "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+        "TORCH_FR_BUFFER_SIZE",
+        "TORCH_FR_DUMP_TEMP_FILE",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT", "TORCHELASTIC_RUN_ID"]
+)
+def test_ambient_values_of_the_contract_are_overwritten(name):
+    """What another launcher left behind does not reach the ranks."""
+    assert for_rank({name: "stale"})[name] != "stale"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+        ("TORCH_FR_BUFFER_SIZE", "2000"),
+        ("TORCH_FR_DUMP_TEMP_FILE", "/runs/r1/attempt_3/nccl_trace_rank_"),
+        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "300"),
+        ("TORCHINDUCTOR_CACHE_DIR", "/scratch/torchinductor_me"),
+        ("OMP_NUM_THREADS", "1"),
+    ],
+)
+def test_a_default_gives_way_to_the_users_value(name, value):
+    """These are set only if they are unset; an empty value is the user's too."""
+    assert for_rank()[name] == value
+    assert for_rank({name: "mine"})[name] == "mine"
+    assert for_rank({name: ""})[name] == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"),
+        ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"),
+    ],
+)
+def test_a_users_old_name_is_respected(old, new):
+    """The new name wins in torch, so it is not set beside the user's old one."""
+    found = for_rank({old: "mine"})
+
+    assert found[old] == "mine"
+    assert new not in found
+
+
+def test_a_users_old_and_new_names_are_both_kept():
+    """Whoever sets both names gets both."""
+    both = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "1", "TORCH_FR_BUFFER_SIZE": "2"}
+
+    assert for_rank(both).items() >= both.items()
+
+
+def test_one_rank_keeps_all_its_threads():
+    """OMP_NUM_THREADS is set for several ranks only, as torchrun does."""
+    assert "OMP_NUM_THREADS" not in for_rank(world_size=1, rank=0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NOTIFY_SOCKET",
+        "INVOCATION_ID",
+        "WATCHDOG_USEC",
+        "WATCHDOG_PID",
+        "LISTEN_FDS",
+        "LISTEN_PID",
+        "LISTEN_FDNAMES",
+    ],
+)
+def test_a_services_variables_stay_with_the_agent(name):
+    """A rank cannot speak to the service manager in the agent's name."""
+    assert name not in for_rank({name: "1"})
+
+
+@pytest.mark.parametrize("name", ["HOME", "CUDA_VISIBLE_DEVICES", "DSUP_FAULT", "LANG"])
+def test_everything_else_is_inherited(name):
+    """The rest of the environment reaches the ranks as it is."""
+    assert for_rank({name: "as it was"})[name] == "as it was"
+
+
+def test_the_bootstrap_goes_before_the_users_path():
+    """The bootstrap is first on PYTHONPATH, and the user's entries follow."""
+    path = for_rank({"PYTHONPATH": "/a:/b"})["PYTHONPATH"]
+
+    assert path == f"{contract.BOOTSTRAP_DIR}:/a:/b"
+
+
+def test_inherited_timeouts_leave_torchs_own():
+    """--comm-timeout inherit sets no limit, and says so with an empty value."""
+    found = for_rank(comm_timeout_s=None)
+
+    assert "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC" not in found
+    assert found["DSUP_COMM_TIMEOUT_S"] == ""
+
+
+def test_no_error_files_where_no_logs_are_kept():
+    """With --log-dir /dev/null the variable is there and empty, as torchrun's is."""
+    assert for_rank(error_files=False)["TORCHELASTIC_ERROR_FILE"] == ""
+
+
+def test_a_hosted_store_is_told_as_torchrun_tells_it():
+    """--store agent makes every rank a client."""
+    assert for_rank(agent_store=True)["TORCHELASTIC_USE_AGENT_STORE"] == "True"
+
+
+def test_ranks_do_not_share_what_is_theirs():
+    """What one rank is told is its own; the launcher's environment stays as it was."""
+    base = {"HOME": "/root"}
+    first, second = for_rank(base, rank=0), for_rank(base, rank=1)
+    differing = {name for name in first if first[name] != second[name]}
+    first["HOME"] = "elsewhere"
+
+    assert differing == set(
+        "RANK LOCAL_RANK ROLE_RANK DSUP_HEARTBEAT TORCHELASTIC_ERROR_FILE".split()
+    )
+    assert (base, second["HOME"]) == ({"HOME": "/root"}, "/root")

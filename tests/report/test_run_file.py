@@ -1,0 +1,51 @@
+"""run.json: enough to repeat a run, and no secret."""
+
+import json
+
+import pytest
+
+from dsup.report.run_file import is_secret, run_file
+
+SECRETS = {
+    "WANDB_API_KEY": "k1",
+    "HF_TOKEN": "t2",
+    "aws_secret_access": "s3",
+    "MY_PASSWORD_FILE": "p4",
+}
+
+
+def test_the_file_says_what_was_asked_for_and_from_where(job):
+    """Arguments, options with their origin, and paired clocks are kept."""
+    found = json.loads(run_file(job, wall_ns=5, monotonic_ns=7))
+
+    assert found["schema"] == "dsup.run/1"
+    assert found["run_id"] == "r1"
+    assert found["argv"] == ["python", "-u", "train.py"]
+    assert found["world_size"] == 4
+    assert found["options"] == {"nproc": {"value": "4", "origin": "command line"}}
+    assert found["clocks"] == {"realtime_ns": 5, "monotonic_ns": 7}
+    assert found["environment"] == {"OMP_NUM_THREADS": "8"}
+
+
+def test_secrets_are_masked(job):
+    """Values of variables that are called secrets are nowhere in the file."""
+    written = run_file(job._replace(environment=SECRETS | {"HOME": "/root"}), 0, 0)
+
+    assert json.loads(written)["environment"] == {
+        **dict.fromkeys(SECRETS, "***"),
+        "HOME": "/root",
+    }
+    assert not any(value.encode() in written for value in SECRETS.values())
+
+
+@pytest.mark.parametrize("name", ["HOME", "PATH", "RANK", "NCCL_DEBUG"])
+def test_what_is_no_secret_is_kept(name):
+    """Only names that say so are masked."""
+    assert not is_secret(name)
+
+
+def test_bytes_that_are_no_text_do_not_lose_the_file(job):
+    """An environment that is not UTF-8 is written all the same."""
+    written = run_file(job._replace(environment={"BAD": "a\udcffb"}), 0, 0)
+
+    assert json.loads(written)["environment"] == {"BAD": "a\udcffb"}
