@@ -181,7 +181,8 @@ def main() -> None:
     if args.fault:
         os.environ["DSUP_FAULT"] = args.fault  # *
     writer = train(args, join_group())
-    # On every rank: one that leaves at once pulls gloo's threads from under the others.
+    # Every rank does this, not only the one that prints: gloo's threads may still hold
+    # the last all-reduce when a rank exits right after it, and then they abort it.
     with rt.phase("eval", limit_s=900):  # *
         sample, digest = writer.write("def ", 240), writer.digest()
     if dist.get_rank() == 0:

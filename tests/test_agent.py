@@ -17,10 +17,10 @@ def launch(tmp_path):
     (tmp_path / "script.py").write_text("print('started')")
     started = []
 
-    def start(*options):
+    def start(*options, wrap=()):
         words = ["launch", "--log-dir", str(tmp_path / "runs"), *options, "script.py"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "dsup", *words],
+            [*wrap, sys.executable, "-m", "dsup", *words],
             cwd=tmp_path,
             env=os.environ | {"TMPDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
@@ -76,3 +76,25 @@ def test_an_attempt_starts_after_one_that_could_not(launch, taken):
     taken.close()
     assert process.wait(15) == 0
     assert b"started" in process.stdout.read()
+
+
+@pytest.mark.parametrize("limit", [16, 64, 247])
+def test_too_few_descriptors_are_refused_beforehand(launch, limit):
+    """In the middle of a run nothing could be done about it any more."""
+    wrap = ["prlimit", f"--nofile={limit}"]
+    _, stderr = (process := launch("--nproc", "30", wrap=wrap)).communicate(timeout=15)
+
+    assert process.returncode == 2
+    assert stderr.decode() == (
+        f"dsup: cannot supervise 30 ranks, because only {limit} descriptors may be "
+        "open (raise ulimit -n to 248)\n"
+    )
+
+
+def test_descriptors_that_are_just_enough_are_enough(launch):
+    """The number that is asked for will do."""
+    process = launch("--nproc", "10", wrap=["prlimit", "--nofile=168"])
+    stdout, _ = process.communicate(timeout=15)
+
+    assert process.returncode == 0
+    assert stdout.count(b"started") == 10

@@ -12,6 +12,7 @@ from textwrap import dedent, indent
 import pytest
 
 from dsup.linux import proc
+from dsup.linux.guardian import Will
 
 GUARD = """
 import os, select, signal, subprocess, sys
@@ -197,7 +198,7 @@ def test_the_scribe_may_finish_when_the_agent_is_lost(guarded):
         last_words = "read end; sleep 0.2; echo $0 >/proc/self/fd/$SAY"
         scribe = start("sh", "-c", last_words, "scribe", stdin=ended)
         rank = start("sh", "-c", last_words, "rank", stdin=ended)
-        guardian.spared[0] = scribe.pid
+        guardian.will.spared = scribe.pid
         os.kill(os.getpid(), signal.SIGKILL)
         """
     )
@@ -211,7 +212,7 @@ def test_a_scribe_that_does_not_finish_is_killed_in_time(guarded):
     """It has a second; then it goes the way of the others."""
     guard = guarded(
         """
-        guardian.spared[0] = start("sleep", "600").pid
+        guardian.will.spared = start("sleep", "600").pid
         say("ready")
         os.kill(os.getpid(), signal.SIGKILL)
         """
@@ -222,6 +223,49 @@ def test_a_scribe_that_does_not_finish_is_killed_in_time(guarded):
 
     assert 0.9 < time.monotonic() - started_s < 3
     assert guard.rest() == "over\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "kept"),
+    [
+        pytest.param("os.kill(os.getpid(), signal.SIGKILL)", False, id="lost"),
+        pytest.param("return 0", True, id="ended by itself"),
+    ],
+)
+def test_the_temporary_directory_goes_with_a_lost_agent(guarded, tmp_path, end, kept):
+    """Nobody else can remove it then; an agent that ended has decided about it."""
+    tmp_dir = tmp_path / "dsup-1"
+    (tmp_dir / "deep").mkdir(parents=True)
+    (tmp_dir / "deep" / "file").touch()
+    guard = guarded(
+        f"""
+        guardian.will.tmp_dir = {str(tmp_dir)!r}
+        {end}
+        """
+    )
+    guard.process.wait(10)
+
+    assert tmp_dir.exists() == kept
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        pytest.param("/tmp/dsup-1", "/tmp/dsup-1", id="as it is"),  # noqa: S108
+        pytest.param("/größe/\udcff", "/größe/\udcff", id="any bytes"),
+        pytest.param("/" + "x" * 4087, "/" + "x" * 4087, id="as long as there is room"),
+        pytest.param("/" + "x" * 4088, "", id="too long, so not at all"),
+        pytest.param("", "", id="none"),
+    ],
+)
+def test_a_will_holds_a_path_whole_or_not_at_all(path, kept):
+    """A path that is cut would be the path of something else."""
+    will = Will()
+    will.tmp_dir = "/a/longer/path/before"
+    will.tmp_dir = path
+    will.spared = 2**22
+
+    assert (will.tmp_dir, will.spared) == (kept, 2**22)
 
 
 LISTEN = """

@@ -9,6 +9,7 @@ nothing outside /proc.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from dsup.attempt import Attempt
 from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core import machine
-from dsup.core.errors import DsupError, SpawnError
+from dsup.core.errors import DsupError, SpawnError, SpecError
 from dsup.core.job import Job
 from dsup.core.job import command as command_line
 from dsup.core.state import NEVER, Stage
@@ -40,6 +41,9 @@ LAST_AIDES_S: Final = 1.0
 
 _KILL_ROUND_S: Final = 0.05
 _NICE: Final = -5
+_DESCRIPTORS: Final = 128
+# The scribe has the most: two pipes and two files.
+_DESCRIPTORS_A_RANK: Final = 4
 
 
 def run(job: Job, guardian: Guardian) -> int:
@@ -48,10 +52,25 @@ def run(job: Job, guardian: Guardian) -> int:
     Args:
         job: what to do.
         guardian: the process that cleans up if this one is killed.
+
+    Raises:
+        SpecError: if the ranks need more descriptors than this process may open.
     """
+    _demand_descriptors(job.spec.world_size)
     group.close_on_exec()
     group.allow_descriptors(job.spec.world_size)
     return Agent(job, guardian).run()
+
+
+def _demand_descriptors(ranks: int) -> None:
+    """Refuse now what would end in the middle: nothing works without descriptors."""
+    need = _DESCRIPTORS + ranks * _DESCRIPTORS_A_RANK
+    have, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if have != resource.RLIM_INFINITY and have < need:
+        raise SpecError(
+            f"cannot supervise {ranks} ranks, because only {have} descriptors may be "
+            f"open (raise ulimit -n to {need})"
+        )
 
 
 class Agent:

@@ -196,3 +196,14 @@ def test_user_signals_are_passed_on_and_the_run_goes_on(node, signum):
     assert node.stage is Stage.RUNNING
     assert node.commands == (cmd.PassOn("pass_on", 0, (0, 1), signum),)
     assert node.state.stop is None
+
+
+def test_a_stop_that_comes_while_killing_changes_no_limit(node):
+    """Once everything is being killed, impatience cannot hurry it."""
+    node.running().signalled(INT).after(1).signalled(INT)
+    due_in_s = node.due_in_s
+
+    node.after(1).signalled(INT)
+
+    assert (node.stage, node.commands) == (Stage.KILLING, ())
+    assert node.due_in_s == due_in_s - 1

@@ -1,0 +1,172 @@
+"""Where values come from, what the ranks' command is, and that a dry run is dry."""
+
+import os
+import sys
+
+import pytest
+
+from dsup.cli.values import rank_count
+from dsup.core.errors import SpecError
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "expected"),
+    [
+        pytest.param({}, [], ("1", "default"), id="default"),
+        pytest.param(
+            {"PET_NPROC_PER_NODE": "3"}, [], ("3", "PET_NPROC_PER_NODE"), id="PET"
+        ),
+        pytest.param(
+            {"PET_NPROC_PER_NODE": "3", "DSUP_NPROC": "4"},
+            [],
+            ("4", "DSUP_NPROC"),
+            id="DSUP beats PET",
+        ),
+        pytest.param(
+            {"PET_NPROC_PER_NODE": "3", "DSUP_NPROC": "4"},
+            ["--nproc", "5"],
+            ("5", "command line"),
+            id="the command line beats both",
+        ),
+        pytest.param(
+            {"PET_NPROC_PER_NODE": "3", "DSUP_NPROC": ""},
+            [],
+            ("3", "PET_NPROC_PER_NODE"),
+            id="an empty variable is none",
+        ),
+    ],
+)
+def test_a_value_says_where_it_came_from(
+    dry, monkeypatch, environment, words, expected
+):
+    """Command line, then DSUP_*, then PET_*, then the default."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    said = dry(*words, "train.py")
+
+    assert said.options()["nproc"] == expected
+    assert said.variables()["WORLD_SIZE"] == (expected[0], "dsup")
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "value"),
+    [
+        (["--nproc-per-node", "2"], "nproc", "2"),
+        (["--nproc_per_node=2"], "nproc", "2"),
+        (["--max_restarts", "3"], "max-restarts", "3"),
+        (["--max-restarts=3"], "max-restarts", "3"),
+        (["--log_dir", "/dev/null"], "log-dir", "/dev/null"),
+        (["--no_python"], "no-python", "True"),
+        (["--standalone"], "standalone", "True"),
+        (["-m"], "module", "True"),
+        (["--module"], "module", "True"),
+        (["--comm-timeout", "inherit"], "comm-timeout", "-"),
+        (["--backoff", "0"], "backoff", "0"),
+    ],
+)
+def test_both_spellings_are_the_same_option(dry, words, option, value):
+    """Torchrun's users write dashes or underscores."""
+    assert dry(*words, "train.py").options()[option] == (value, "command line")
+
+
+def test_several_pauses_are_kept_in_order(dry):
+    """--backoff takes as many pauses as are wanted."""
+    assert "  1 2.5 90 " in dry("--backoff", "1,2.5,90", "train.py").out
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_a_flag_can_come_from_the_environment(dry, monkeypatch, value):
+    """PET_* flags are 1 or 0 for torchrun; words do as well."""
+    monkeypatch.setenv("PET_STANDALONE", value)
+
+    assert dry("train.py").options()["standalone"] == ("True", "PET_STANDALONE")
+
+
+PYTHON = sys.executable
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param("train.py", f"{PYTHON} -u train.py", id="script"),
+        pytest.param("-m pkg.train", f"{PYTHON} -u -m pkg.train", id="module"),
+        pytest.param("--no-python true", "true", id="program"),
+        pytest.param(
+            "train.py --nproc 8 --max_restarts=1 -- -m --help",
+            f"{PYTHON} -u train.py --nproc 8 --max_restarts=1 -- -m --help",
+            id="everything after the script is the script's",
+        ),
+    ],
+)
+def test_the_command_of_every_rank(dry, words, expected):
+    """The command is the one that torchrun builds."""
+    assert dry(*words.split()).command() == expected
+
+
+def test_another_interpreter_is_asked_for_as_torchrun_does(dry, monkeypatch):
+    """PYTHON_EXEC names the interpreter of the ranks."""
+    monkeypatch.setenv("PYTHON_EXEC", "/opt/python")
+
+    assert dry("train.py").command() == "/opt/python -u train.py"
+
+
+def test_a_dry_run_shows_the_command_of_a_restart(dry):
+    """--resume-arg is shown with its place."""
+    said = dry("--resume-arg", "--resume={path}", "train.py")
+
+    assert "when there is a checkpoint PATH\n" in said.out
+    assert said.out.count("train.py --resume=PATH\n") == 1
+
+
+def test_a_dry_run_makes_nothing(dry, home):
+    """A dry run leaves the disk as it was."""
+    dry("--log-dir", "logs", "train.py")
+
+    assert [path.name for path in home.iterdir()] == ["train.py"]
+
+
+def test_a_dry_run_says_whose_a_variable_is(dry, monkeypatch):
+    """A value of the user's that dsup respects is told as the user's."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "6")
+
+    variables = dry("--nproc", "2", "train.py").variables()
+
+    assert variables["OMP_NUM_THREADS"] == ("6", "your environment")
+    assert variables["RANK"] == ("0 ... 1", "dsup")
+
+
+def test_a_dry_run_tells_no_secret(dry, monkeypatch):
+    """What a user keeps in the environment is not printed."""
+    monkeypatch.setenv("WANDB_API_KEY", "very-secret")
+
+    assert "very-secret" not in dry("train.py").out
+
+
+@pytest.mark.parametrize(
+    ("value", "visible", "count"),
+    [
+        pytest.param("3", None, 3, id="a number"),
+        pytest.param("cpu", None, os.cpu_count(), id="cpu"),
+        pytest.param("gpu", "0,1,2", 3, id="gpu: as many as are visible"),
+        pytest.param("auto", "0,1", 2, id="auto: GPUs first"),
+        pytest.param("auto", "", os.cpu_count(), id="auto: hidden GPUs, so CPUs"),
+        pytest.param("auto", "-1", os.cpu_count(), id="auto: hidden by -1"),
+        pytest.param("gpu", "0,-1,1", 1, id="gpu: the list ends at -1, as for CUDA"),
+        pytest.param("gpu", " 0 , 1 ", 2, id="gpu: spaces"),
+        pytest.param("gpu", "GPU-1a2b-11,GPU-3c-1d", 2, id="gpu: UUIDs with -1"),
+        pytest.param("gpu", "MIG-GPU-15/1/0", 1, id="gpu: a MIG instance"),
+    ],
+)
+def test_how_many_ranks_a_word_stands_for(value, visible, count):
+    """--nproc takes a number, or a word for what this node has."""
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+
+    assert rank_count(value, environment) == count
+
+
+@pytest.mark.parametrize("visible", ["", "-1", " , "])
+def test_one_rank_per_gpu_needs_a_gpu(visible):
+    """--nproc gpu without a GPU is refused with what to look at."""
+    with pytest.raises(SpecError, match="because no GPU is visible"):
+        rank_count("gpu", {"CUDA_VISIBLE_DEVICES": visible})

@@ -1,0 +1,124 @@
+"""A wrong call is one line that says what is wrong and what to do; exit code 2."""
+
+import pytest
+
+WRONG = [
+    ("launch", "no script was given"),
+    ("launch nosuch.py", "cannot run nosuch.py, because there is no such file"),
+    ("launch --nproc 0 train.py", "'0' is not a number from 1 to 4096"),
+    ("launch --nproc 4097 train.py", "'4097' is not a number from 1 to 4096"),
+    ("launch --nproc -1 train.py", "'-1' is not a number from 1 to 4096"),
+    ("launch --nproc 2.0 train.py", "'2.0' is not a number from 1 to 4096"),
+    ("launch --nproc ² train.py", "'²' is not a number from 1 to 4096"),
+    ("launch --nproc many train.py", "cpu, gpu or auto"),
+    ("launch --nproc", "option '--nproc' requires an argument"),
+    ("launch --bogus train.py", "no such option '--bogus'"),
+    ("launch --max-restarts -1 train.py", "-1 is not in the range"),
+    ("launch --max-restarts x train.py", "'x' is not a valid integer"),
+    ("launch --backoff 10,x train.py", "'x' is not a number of seconds"),
+    ("launch --backoff 10,,30 train.py", "'' is not a number of seconds"),
+    ("launch --backoff=-1 train.py", "'-1' is not a number of seconds"),
+    ("launch --settle nan train.py", "'nan' is not a number of seconds"),
+    ("launch --shutdown-timeout inf train.py", "'inf' is not a number of seconds"),
+    ("launch --healthy-after soon train.py", "'soon' is not a number of seconds"),
+    ("launch --comm-timeout never train.py", "'never' is not a number of seconds"),
+    ("launch --master-port 65536 train.py", "65536 is not in the range"),
+    ("launch --store redis train.py", "'redis' is not one of 'rank0', 'agent'"),
+    ("launch --restart-on full-moon train.py", "'full-moon' is not one of"),
+    ("launch -m --no-python train", "cannot use -m with --no-python"),
+    (
+        "launch --checkpoint-dir a --checkpoint-glob b train.py",
+        "cannot use --checkpoint-dir with --checkpoint-glob",
+    ),
+    ("launch --resume-arg=--resume train.py", "because it has no {path}"),
+    ("launch --log-dir train.py/logs train.py", "cannot make a run directory in"),
+    ("lunch", "no such command 'lunch'"),
+    ("--bogus", "no such option '--bogus'"),
+]
+
+
+@pytest.mark.parametrize(("call", "why"), WRONG, ids=[call for call, _ in WRONG])
+def test_a_wrong_call_is_refused_in_one_line(dsup, call, why):
+    """Each refusal begins alike, gives the reason, and ends with 2."""
+    said = dsup(*call.split())
+
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("dsup: cannot ")
+    assert why in said.err
+    assert said.err.count("\n") == 1
+    assert "because" in said.err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("DSUP_NPROC", "none"),
+        ("PET_NPROC_PER_NODE", "0"),
+        ("PET_MAX_RESTARTS", "-3"),
+        ("PET_STANDALONE", "perhaps"),
+        ("DSUP_BACKOFF", "-1"),
+    ],
+)
+def test_a_wrong_variable_is_refused_as_its_option_is(
+    dsup, monkeypatch, variable, value
+):
+    """What comes from the environment is checked all the same."""
+    monkeypatch.setenv(variable, value)
+
+    said = dsup("launch", "train.py")
+
+    assert said.code == 2
+    assert repr(value) in said.err or value in said.err
+    assert said.err.startswith("dsup: cannot run dsup launch, because ")
+
+
+def test_a_script_that_cannot_be_read_is_refused_once(dsup, home):
+    """Not every rank has to say for itself that the script is not there."""
+    said = dsup("launch", "--nproc", "64", "sub/train.py")
+
+    assert said.err == (
+        f"dsup: cannot run sub/train.py, because there is no such file (looked in "
+        f"{home}; -m runs a module, --no-python a program)\n"
+    )
+
+
+@pytest.mark.parametrize("how", ["-m", "--no-python"])
+def test_a_module_or_program_is_no_file(dry, how):
+    """What is not a script is looked for by whoever runs it."""
+    assert dry(how, "nosuch").code == 0
+
+
+def test_launch_needs_its_guard(dsup):
+    """Without a guard nothing is started."""
+    said = dsup("launch", "train.py")
+
+    assert said.code == 2
+    assert "launch must run under its guard" in said.err
+
+
+def test_help_is_no_refusal(dsup):
+    """Help goes to stdout and ends with 0."""
+    for words in (["--help"], ["-h"], ["launch", "--help"], ["launch", "-h"]):
+        said = dsup(*words)
+
+        assert (said.code, said.err) == (0, "")
+        assert said.out.startswith("Usage: dsup")
+
+
+def test_without_a_command_the_help_is_shown(dsup):
+    """A bare dsup shows what there is, and is a wrong call."""
+    said = dsup()
+
+    assert (said.code, said.out) == (2, "")
+    assert "Commands:\n  launch" in said.err
+
+
+def test_a_bug_is_one_line_too(dsup):
+    """An error that nobody foresaw names its place, without a traceback; code 70."""
+    # No shell can pass a NUL on, so no call gets this far.
+    said = dsup("launch", "--log-dir", "a\0b", "train.py")
+
+    assert said.code == 70
+    assert said.err.startswith("dsup: a bug in dsup: ValueError at ")
+    assert said.err.count("\n") == 1
+    assert "Traceback" not in said.err
