@@ -84,7 +84,7 @@ class Recorder:
 
     def say(self, text: str) -> None:
         """Print a line of dsup's own."""
-        self._unsaid.append(f"dsup: {text}")
+        self._unsaid.append(f"dsup: {console.printable(text)}")
 
     def say_deaf(self, ranks: list[int], signum: int) -> None:
         """Say to which ranks a signal was not passed on."""

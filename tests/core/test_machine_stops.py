@@ -108,6 +108,14 @@ def test_a_second_stop_leaves_five_seconds(node, signum):
     assert node.stage is Stage.KILLING
 
 
+def test_a_second_stop_of_another_kind_reaches_the_ranks(node):
+    """Ranks that sleep through SIGINT are sent the SIGTERM that follows it."""
+    node.running().signalled(INT).after(1).signalled(TERM)
+
+    assert node.commands == (cmd.SignalRanks("signal_ranks", 0, (0, 1, 2), TERM),)
+    assert node.due_in_s == 5
+
+
 def test_a_second_stop_never_lengthens_the_grace(node):
     """With less than 5 s left a second stop changes nothing."""
     node.running().signalled(TERM).after(18).signalled(TERM)

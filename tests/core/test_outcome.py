@@ -21,7 +21,7 @@ def end(node, deaths):
         pytest.param(
             [(1, 3, ()), (0, 1, ()), (2, 1, ())],
             ("python_exception", 1, 3),
-            id="the first to end",
+            id="the first to fail",
         ),
         pytest.param(
             [(1, 1, (2,)), (0, 1, ()), (2, -KILL, ())],
@@ -35,8 +35,8 @@ def end(node, deaths):
         ),
         pytest.param(
             [(1, 1, ()), (0, 1, ()), (2, -SEGV, ())],
-            ("python_exception", 1, 1),
-            id="a rank that died decisively later",
+            ("killed", 2, -SEGV),
+            id="a rank that died decisively later, before any signal of dsup",
         ),
         pytest.param(
             [(1, -KILL, (2,)), (0, -TERM, ()), (2, -SEGV, ())],
@@ -179,7 +179,7 @@ def test_a_dying_rank_that_has_not_ended_is_not_named(make_spec):
     """A rank is first only if its own end was seen."""
     failed = Death(1, 1, 5.0)
     state = machine.initial(make_spec())._replace(
-        failed=failed, dying=(2,), ended=(failed,)
+        failed=failed, suspects=(2,), ended=(failed,)
     )
 
     assert outcome.first_rank(state) == failed

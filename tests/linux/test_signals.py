@@ -110,7 +110,8 @@ def test_no_descriptor_left_is_an_error(drive):
             signals.descriptor()
         except OSError as error:
             tell(error=str(error))
-        """
+        """,
+        poor=True,
     )
 
     assert facts["error"].startswith("cannot open a signal descriptor, because ")

@@ -81,6 +81,7 @@ def test_a_fork_bomb_is_ended(drive):
             rounds += 1
         tell(rounds=rounds, left=tree.alive())
         """,
+        poor=True,
     )
 
     assert facts["left"] == []

@@ -83,7 +83,8 @@ def test_a_decisive_death_names_rank_pid_and_signal(running, events, job):
     story = running(job).tell(events.exited(5.0, 1, -KILL))
 
     assert story.said == (
-        "rank 1 (pid 4001) was killed by SIGKILL, the first to end; ending ranks 0, 2-3"
+        "rank 1 (pid 4001) was killed by SIGKILL, the first to fail; "
+        "ending ranks 0, 2-3"
     )
 
 
@@ -92,7 +93,7 @@ def test_a_doubtful_death_says_that_others_are_listened_to(running, events, job)
     story = running(job).tell(events.exited(5.0, 1, 3))
 
     assert story.said == (
-        "rank 1 (pid 4001) ended with exit code 3, the first to end; "
+        "rank 1 (pid 4001) ended with exit code 3, the first to fail; "
         "listening to ranks 0, 2-3 for up to 2 s before ending them"
     )
 
@@ -106,7 +107,16 @@ def test_a_death_of_the_last_rank_ends_nobody(running, events, job):
         story.tell(events.exited(4.0, rank, 0))
     story.tell(events.exited(5.0, 1, 3))
 
-    assert story.said == "rank 1 (pid 4001) ended with exit code 3, the first to end"
+    assert story.said == "rank 1 (pid 4001) ended with exit code 3, the first to fail"
+
+
+def test_a_decisive_death_among_the_listened_to_is_told(running, events, job):
+    """It ends the listening, and the attempt began with it."""
+    story = running(job).tell(events.exited(5.0, 1, 1))
+
+    assert story.tell(events.exited(5.1, 2, -KILL)).said == (
+        "rank 2 (pid 4002) was killed by SIGKILL; ending ranks 0, 3"
+    )
 
 
 def test_deaths_after_the_first_are_not_told(running, events, job):
@@ -124,7 +134,8 @@ def test_a_restart_says_who_when_and_why(failed, events):
     failed.tell(events.agreed(5.6, 15.0, 0, "--max-restarts is not used up"))
 
     assert failed.said == (
-        "attempt 0 failed: rank 1 (pid 4001) was killed by SIGKILL first; "
+        "attempt 0 failed: it began with rank 1 (pid 4001), "
+        "which was killed by SIGKILL; "
         "restart 1 in 9 s (--max-restarts is not used up)"
     )
 
@@ -141,7 +152,8 @@ def test_giving_up_names_code_reason_and_log(failed, events):
     failed.tell(events.agreed(5.6, None, 137, "--max-restarts is used up"))
 
     assert failed.said == (
-        "attempt 0 failed: rank 1 (pid 4001) was killed by SIGKILL first; "
+        "attempt 0 failed: it began with rank 1 (pid 4001), "
+        "which was killed by SIGKILL; "
         "given up with exit code 137: --max-restarts is used up; "
         "its last words are in /runs/r1/attempt_0/1/stderr.log"
     )
@@ -170,8 +182,7 @@ def test_an_attempt_without_ranks_could_not_start(new_story, events, job):
     story.tell(events.agreed(2.2, None, 127, "the program can not be started"))
 
     assert story.said == (
-        "attempt 0 could not start; given up with exit code 127: "
-        "the program can not be started"
+        "attempt 0 failed; given up with exit code 127: the program can not be started"
     )
 
 

@@ -35,7 +35,7 @@ def run(words: list[str], guardian: Guardian | None) -> int:
         print(error.format_message(), file=sys.stderr)
         return WRONG_CALL
     except click.ClickException as error:
-        return _refuse(_one_line(error), WRONG_CALL)
+        return _refuse(_one_line(error, launching=guardian is not None), WRONG_CALL)
     except click.Abort:
         return SIGINT_CODE
     except DsupError as error:
@@ -50,9 +50,9 @@ def _refuse(message: str, code: int) -> int:
     return code
 
 
-def _one_line(error: click.ClickException) -> str:
+def _one_line(error: click.ClickException, *, launching: bool) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
-    command = "dsup"
+    command = "dsup launch" if launching else "dsup"
     if isinstance(error, click.UsageError) and error.ctx:
         command = error.ctx.command_path
     reason = message[:1].lower() + message[1:]

@@ -106,6 +106,7 @@ def _visible_gpus(environment: Mapping[str, str]) -> int:
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         # As CUDA reads it: the list ends at the first -1.
-        words = visible.partition("-1")[0].split(",")
-        return sum(1 for word in words if word.strip())
+        words = [word.strip() for word in visible.split(",")]
+        seen = words[: words.index("-1")] if "-1" in words else words
+        return len([word for word in seen if word])
     return sum(1 for name in os.listdir("/dev") if _DEVICE.fullmatch(name))

@@ -47,7 +47,7 @@ from dsup.core import events as ev
 from dsup.core import exits, outcome
 from dsup.core.exits import SIGINT, SIGTERM, SIGUSR1, SIGUSR2, is_decisive
 from dsup.core.plan import Plan, plan_for
-from dsup.core.state import NEVER, Death, Obstacle, Spec, Stage, State, Stop
+from dsup.core.state import NEVER, Obstacle, Spec, Stage, State, Stop
 
 PREPARE_S: Final = 60.0
 KILL_S: Final = 5.0
@@ -141,16 +141,13 @@ def _on_cannot(state: State, event: ev.Cannot) -> Decision:
 def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
     if event.rank not in state.alive:
         return state, ()
-    death = Death(event.rank, event.status, event.at_s)
-    state = state._replace(
-        alive=state.alive - {event.rank}, ended=(*state.ended, death)
-    )
+    state = outcome.after_end(state, event)
     match state.stage:
         case Stage.RUNNING if event.status == 0:
             everyone = len(state.ended) == state.spec.world_size
             return _succeed(state, event.at_s) if everyone else (state, ())
         case Stage.RUNNING:
-            return _first_death(state._replace(failed=death, dying=event.dying), event)
+            return _first_death(state, event)
         case Stage.SETTLING | Stage.TERMINATING if not state.alive:
             return _kill(state, event.at_s)
         case Stage.SETTLING if is_decisive(event.status):
@@ -262,7 +259,9 @@ def _further_stop(state: State, event: ev.Signalled) -> Decision:
             return _kill(state, event.at_s)
         case Stage.TERMINATING:
             soon = min(state.kill_s, event.at_s + SECOND_STOP_S)
-            return state._replace(deadline_s=soon, kill_s=soon), ()
+            hurried = state._replace(deadline_s=soon, kill_s=soon)
+            another = state.stop and event.signum != state.stop.signum
+            return hurried, (_signal(state, event.signum),) if another else ()
         case _:
             return state, ()
 

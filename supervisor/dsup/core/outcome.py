@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dsup.core import events as ev
 from dsup.core.exits import (
     BUG,
     LOST,
@@ -24,14 +25,14 @@ from dsup.core.state import Death, Stage, State
 def first_rank(state: State) -> Death | None:
     """Return the end that began it, as far as exit order and wait statuses tell.
 
-    A large rank that is killed is reaped after its small victims, because the kernel
-    takes its memory down first. So a rank that was already dying when the first death
-    was seen goes before it, if only its own death is one nobody else can cause.
+    A victim may end before its culprit: the kernel takes a killed rank's memory down
+    first, and writes a core file, before anybody is told. So a suspect's death goes
+    before the first one seen, if it is one that nobody else can cause.
     """
     if state.failed is None or is_decisive(state.failed.status):
         return state.failed
     for death in state.ended:
-        if death.rank in state.dying and is_decisive(death.status):
+        if death.rank in state.suspects and is_decisive(death.status):
             return death
     return state.failed
 
@@ -61,6 +62,21 @@ def failure_of(state: State) -> Failure:
         repeated=state.signature == (cause, rank, status),
         resumable=state.spec.policy.checkpoints_known or state.best_step is not None,
     )
+
+
+def after_end(state: State, event: ev.RankExited) -> State:
+    """Return the state that knows of a rank's end."""
+    death = Death(event.rank, event.status, event.at_s)
+    state = state._replace(
+        alive=state.alive - {event.rank}, ended=(*state.ended, death)
+    )
+    match state.stage:
+        case Stage.RUNNING if event.status != 0:
+            return state._replace(failed=death, suspects=event.dying)
+        case Stage.SETTLING:
+            return state._replace(suspects=(*state.suspects, event.rank))
+        case _:
+            return state
 
 
 def after_step(state: State, step: int) -> State:

@@ -87,7 +87,9 @@ class State(NamedTuple):
         alive: ranks with a process.
         ended: ends in the order in which they were seen.
         failed: the first end that counts against the attempt; None while there is none.
-        dying: ranks already being taken down when ``failed`` was seen.
+        suspects: ranks whose death goes before ``failed`` if it was one that nobody
+            else can cause: they were dying when ``failed`` was seen, or died while
+            nobody had been signalled yet.
         cannot: what was in the way where no rank failed; None otherwise.
         succeeded: every rank ended with 0 before any stop.
         abandoned: the guard has gone; clean up and end.
@@ -109,7 +111,7 @@ class State(NamedTuple):
     alive: frozenset[int] = frozenset()
     ended: tuple[Death, ...] = ()
     failed: Death | None = None
-    dying: tuple[int, ...] = ()
+    suspects: tuple[int, ...] = ()
     cannot: Obstacle | None = None
     succeeded: bool = False
     stop: Stop | None = None

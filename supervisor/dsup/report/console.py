@@ -68,6 +68,8 @@ def _line(  # noqa: C901 (one case an event)
             return event.reason
         case ev.RankExited() if before.failed is None and after.failed:
             return _first_death(after, view)
+        case ev.RankExited() if entered is Stage.TERMINATING and after.failed:
+            return _decisive_death(event, after, view)
         case ev.HelpersLeft() if after.succeeded:
             return _helpers(event, after)
         case ev.PlanAgreed() if before.stage is Stage.DECIDING:
@@ -130,7 +132,7 @@ def _first_death(state: State, view: View) -> str:
     death = state.failed
     if death is None:
         return ""
-    said = f"{_rank(death, view)} {how(death.status)}, the first to end"
+    said = f"{_rank(death, view)} {how(death.status)}, the first to fail"
     if not state.alive:
         return said
     others = ranks(state.alive)
@@ -138,6 +140,11 @@ def _first_death(state: State, view: View) -> str:
         listen = f"{state.spec.settle_s:g} s"
         return f"{said}; listening to {others} for up to {listen} before ending them"
     return f"{said}; ending {others}"
+
+
+def _decisive_death(event: ev.RankExited, state: State, view: View) -> str:
+    who = f"rank {event.rank} (pid {view.pids.get(event.rank, '?')})"
+    return f"{who} {how(event.status)}; ending {ranks(state.alive)}"
 
 
 def _helpers(event: ev.HelpersLeft, state: State) -> str:
@@ -166,11 +173,11 @@ def _plan(state: State, view: View, now_s: float) -> str:
 def _summary(state: State, view: View) -> str:
     death = first_rank(state)
     if state.cannot is not None:
-        return f"attempt {state.attempt} could not start"
+        return f"attempt {state.attempt} failed"
     if death is None:
         return f"attempt {state.attempt} failed"
-    died = f"{_rank(death, view)} {how(death.status)} first"
-    return f"attempt {state.attempt} failed: {died}"
+    began = f"it began with {_rank(death, view)}, which {how(death.status)}"
+    return f"attempt {state.attempt} failed: {began}"
 
 
 def _look(state: State, view: View) -> str:
