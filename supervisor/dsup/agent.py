@@ -24,7 +24,7 @@ from dsup.core import machine
 from dsup.core.errors import DsupError, SpawnError, SpecError
 from dsup.core.job import Job
 from dsup.core.job import command as command_line
-from dsup.core.state import NEVER, Stage
+from dsup.core.state import Stage
 from dsup.edges import group
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
@@ -100,13 +100,18 @@ class Agent:
         while self._exit_code is None:
             self._turn()
         self._recorder.end()
-        self._aides.hurry(time.monotonic() + LAST_AIDES_S)
-        while not self._recorder.ended or self._aides.deadline() < NEVER:
-            deadlines = self._recorder.deadline(), self._aides.deadline()
-            self._loop.turn(min(deadlines))
-            self._recorder.on_tick()
-            self._aides.expire(time.monotonic())
+        until_s = time.monotonic() + LAST_AIDES_S
+        self._aides.hurry(until_s)
+        while self._aides.pids and time.monotonic() < until_s:
+            self._finish(until_s)
+        while not self._recorder.ended:
+            self._finish(self._recorder.deadline())
         return self._exit_code
+
+    def _finish(self, until_s: float) -> None:
+        self._loop.turn(min(self._recorder.deadline(), until_s))
+        self._recorder.on_tick()
+        self._aides.expire(time.monotonic())
 
     def _turn(self) -> None:
         now_s = time.monotonic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -130,8 +129,10 @@ class Attempt:
         if self._job.agent_store and self._held:
             from dsup.edges import store
 
-            python, variables = self._job.store_python, next(self.environments())
-            self._store_pid = store.start(python, self._held, variables)
+            job = self._job
+            self._store_pid = store.start(
+                job.store_python, self._held, job.environment, job.spec.world_size
+            )
 
     def store_ended(self) -> bool:
         """Return whether the store aide has ended by itself."""
@@ -162,7 +163,7 @@ class Attempt:
             self._held.close()
             self._held = None
         if self._store_pid:
-            os.kill(self._store_pid, signal.SIGKILL)
+            self._aides.bury(self._store_pid)
             self._store_pid = 0
         if self._tmp_dir and not keep_tmp:
             work = partial(preparation.remove, self._tmp_dir)

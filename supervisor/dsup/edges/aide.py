@@ -92,6 +92,15 @@ class Aides:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._ending.discard(pid)
 
+    def bury(self, pid: int) -> None:
+        """Kill a child, not reaped yet, and collect it when it has ended.
+
+        One in state D stays behind, and must not be taken for something that the ranks
+        have left.
+        """
+        os.kill(pid, signal.SIGKILL)
+        self._ending.add(pid)
+
     def _hear(self, fd: int) -> None:
         """Take in what an aide says, up to its end: a pipe may hold less than all."""
         answer = self._working[fd].answer
@@ -104,10 +113,7 @@ class Aides:
         aide = self._working.pop(fd)
         self._watcher.unwatch(fd)
         os.close(fd)
-        # Not reaped yet, so the pid is still its own. One in state D stays behind, and
-        # must not be taken for something that the ranks have left.
-        os.kill(aide.pid, signal.SIGKILL)
-        self._ending.add(aide.pid)
+        self.bury(aide.pid)
         aide.done(bytes(aide.answer))
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from typing import Final
 
 from dsup.core.errors import SpecError
 from dsup.linux import proc
-
-_LISTEN: Final = "0A"
 
 
 def hold(port: int = 0) -> socket.socket:
@@ -52,14 +49,14 @@ def _holder(port: int) -> str:
 
 
 def _inodes(port: int) -> list[str]:
-    """Return the inodes of the sockets bound to a port, listening ones first."""
+    """Return the inodes of the sockets bound to a port that the tables list."""
     found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in proc.read_text(table).splitlines()[1:]:
             fields = line.split()
             if int(fields[1].rpartition(":")[2], 16) == port:
-                found.append((fields[3] != _LISTEN, fields[9]))
-    return [inode for _, inode in sorted(found)]
+                found.append(fields[9])
+    return found
 
 
 def _sockets(pid: int) -> set[str]:

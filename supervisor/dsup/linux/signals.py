@@ -1,4 +1,4 @@
-"""Signals as dsup takes them: blocked, and read in order from a descriptor."""
+"""Signals as dsup takes them: blocked, and read from a descriptor."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def descriptor() -> int:
 
 
 def read(fd: int) -> list[SignalInfo]:
-    """Return the signals waiting on a descriptor, in order; never block."""
+    """Return the signals waiting on a descriptor, lowest number first; never block."""
     try:
         data = os.read(fd, _READ_MAX * _SIGINFO_BYTES)
     except BlockingIOError:
