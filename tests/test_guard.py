@@ -170,7 +170,7 @@ def test_a_lost_agent_takes_everything_with_it(guarded, end, code, how):
     assert (
         guard.process.stderr.read()
         .splitlines()[-1]
-        .startswith(f"dsup: the agent ended by {how}; killed what it had started: ")
+        .startswith(f"dsup: the agent ended by {how}; nothing of the run is left ")
     )
 
 
@@ -186,7 +186,8 @@ def test_the_killed_are_counted_once_each(guarded):
     guard.process.wait(10)
 
     assert guard.process.stderr.read() == (
-        "dsup: the agent ended by SIGKILL; killed what it had started: 4\n"
+        "dsup: the agent ended by SIGKILL; nothing of the run is left "
+        "(the guard killed 4)\n"
     )
 
 

@@ -113,7 +113,11 @@ def _after(code: int, will: Will) -> int:
         return code
     killed = _clean_up(will)
     how = signal_name(-code) if code < 0 else f"exit code {code}"
-    console.say(f"dsup: the agent ended by {how}; killed what it had started: {killed}")
+    left = len(tree.alive())
+    rest = (
+        f"{left} processes can not be killed" if left else "nothing of the run is left"
+    )
+    console.say(f"dsup: the agent ended by {how}; {rest} (the guard killed {killed})")
     return 128 - code if code < 0 else code
 
 

@@ -78,8 +78,7 @@ class Recorder:
         self, before: State, event: Event, after: State, view: console.View
     ) -> None:
         """Say on the console what a person should know of an event."""
-        line = console.line(before, event, after, view)
-        if line:
+        for line in console.lines(before, event, after, view):
             self.say(line)
 
     def say(self, text: str) -> None:

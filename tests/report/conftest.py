@@ -56,7 +56,7 @@ class Story:
         before = self.state
         self.state, _ = machine.decide(before, event)
         view = console.View(self.job, self.pids, self.resume_from)
-        self.said = console.line(before, event, self.state, view)
+        self.said = "\n".join(console.lines(before, event, self.state, view))
         return self
 
 

@@ -94,7 +94,7 @@ def test_a_doubtful_death_says_that_others_are_listened_to(running, events, job)
 
     assert story.said == (
         "rank 1 (pid 4001) ended with exit code 3, the first to fail; "
-        "listening to ranks 0, 2-3 for up to 2 s before ending them"
+        "listening to ranks 0, 2-3 for up to 2 s before ending the run"
     )
 
     assert story.tell(events.tick(7.0)).said == "ending ranks 0, 2-3"
@@ -107,7 +107,10 @@ def test_a_death_of_the_last_rank_ends_nobody(running, events, job):
         story.tell(events.exited(4.0, rank, 0))
     story.tell(events.exited(5.0, 1, 3))
 
-    assert story.said == "rank 1 (pid 4001) ended with exit code 3, the first to fail"
+    assert story.said == (
+        "rank 1 (pid 4001) ended with exit code 3, the first to fail "
+        "(ranks 0, 2-3 had ended with 0 before)"
+    )
 
 
 def test_a_decisive_death_among_the_listened_to_is_told(running, events, job):
@@ -134,9 +137,9 @@ def test_a_restart_says_who_when_and_why(failed, events):
     failed.tell(events.agreed(5.6, 15.0, 0, "--max-restarts is not used up"))
 
     assert failed.said == (
-        "attempt 0 failed: it began with rank 1 (pid 4001), "
-        "which was killed by SIGKILL; "
-        "restart 1 in 9 s (--max-restarts is not used up)"
+        "attempt 0 failed, cause killed: it began with rank 1 (pid 4001), "
+        "which was killed by SIGKILL\n"
+        "restart 1 in 9 s: --max-restarts is not used up"
     )
 
 
@@ -144,18 +147,18 @@ def test_a_restart_without_a_pause_is_now(failed, events):
     """A pause that is over is not counted in negative seconds."""
     failed.tell(events.agreed(5.6, 5.0, 0, "why"))
 
-    assert failed.said.endswith("; restart 1 now (why)")
+    assert failed.said.endswith("\nrestart 1 now: why")
 
 
 def test_giving_up_names_code_reason_and_log(failed, events):
-    """The last line says where the first rank's last words are."""
+    """The last line says where the first rank's output is."""
     failed.tell(events.agreed(5.6, None, 137, "--max-restarts is used up"))
 
     assert failed.said == (
-        "attempt 0 failed: it began with rank 1 (pid 4001), "
-        "which was killed by SIGKILL; "
+        "attempt 0 failed, cause killed: it began with rank 1 (pid 4001), "
+        "which was killed by SIGKILL\n"
         "given up with exit code 137: --max-restarts is used up; "
-        "its last words are in /runs/r1/attempt_0/1/stderr.log"
+        "its output is in /runs/r1/attempt_0/1"
     )
 
 
@@ -164,14 +167,14 @@ def test_without_logs_nobody_is_sent_to_them(failed, events, job):
     failed.job = job._replace(rank_logs=False)
     failed.tell(events.agreed(5.6, None, 137, "why"))
 
-    assert failed.said.endswith("; given up with exit code 137: why")
+    assert failed.said.endswith("\ngiven up with exit code 137: why")
 
 
 def test_nodes_that_do_not_agree_are_told(failed, events):
     """A run that ends for want of an agreement says so."""
     failed.tell(events.tick(65.5))
 
-    assert "; given up with exit code 195: the nodes did not agree" in failed.said
+    assert "\ngiven up with exit code 195: the nodes did not agree" in failed.said
 
 
 def test_an_attempt_without_ranks_could_not_start(new_story, events, job):
@@ -182,11 +185,31 @@ def test_an_attempt_without_ranks_could_not_start(new_story, events, job):
     story.tell(events.agreed(2.2, None, 127, "the program can not be started"))
 
     assert story.said == (
-        "attempt 0 failed; given up with exit code 127: the program can not be started"
+        "attempt 0 failed, cause spawn_error\n"
+        "given up with exit code 127: the program can not be started"
     )
 
 
 # The end
+
+
+def test_a_stopped_run_ends_with_its_code_and_its_logs(running, events, job):
+    """The last line of a stop says what the shell will see, and where to look."""
+    story = running(job).tell(events.signalled(5.0, TERM))
+    for rank in range(4):
+        story.tell(events.exited(5.5, rank, 0))
+    story.tell(events.group_empty(5.6))
+
+    assert story.said == "stopped by SIGTERM, exit code 143; logs in /runs/r1"
+
+
+def test_a_start_from_the_beginning_is_told(new_story, events, job):
+    """Where checkpoints were expected and none was found, nobody is left to guess."""
+    story = new_story(job._replace(checkpoint_dir="/ckpt")).tell(events.launched)
+
+    assert ", from the beginning: no checkpoint in /ckpt; " in (
+        story.tell(events.prepared()).said
+    )
 
 
 def test_a_stop_says_who_got_it_and_how_long_they_have(running, events, job):

@@ -117,12 +117,6 @@ PLANS: Final = (
         reason="--max-restarts is used up",
     ),
     Row(
-        lambda f, _: not f.resumable,
-        restart=False,
-        reason="no checkpoint is known to resume from, and starting over would "
-        "overwrite outputs (give --checkpoint-dir, or --max-restarts to insist)",
-    ),
-    Row(
         lambda f, p: _is_user(f) and not p.restart_on_user and not f.progressed,
         restart=False,
         reason="the script itself failed and made no progress since the last start "
@@ -133,6 +127,13 @@ PLANS: Final = (
         restart=False,
         reason="the script itself failed the same way twice "
         "(--restart-on user insists)",
+    ),
+    Row(
+        lambda f, _: not f.resumable,
+        restart=False,
+        reason="no checkpoint location is known, and dsup does not start over by "
+        "itself (--checkpoint-dir and --checkpoint-glob name one, --max-restarts N "
+        "insists)",
     ),
     Row(
         lambda f, _: f.failed_attempts <= CHOSEN_RESTARTS,

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from dsup.core import events as ev
-from dsup.core.exits import CAUSES, signal_name
+from dsup.core.exits import CAUSES, signal_name, stop_code
 from dsup.core.job import Job
-from dsup.core.outcome import first_rank
+from dsup.core.outcome import failure_of, first_rank
 from dsup.core.state import Death, Stage, State
 from dsup_runtime import contract
 
@@ -34,8 +34,8 @@ class View(NamedTuple):
     resume_from: str
 
 
-def line(before: State, event: ev.Event, after: State, view: View) -> str:
-    """Return what is to be said about an event; empty for nothing.
+def lines(before: State, event: ev.Event, after: State, view: View) -> tuple[str, ...]:
+    """Return what is to be said about an event, most often nothing.
 
     Args:
         before: the state the event met.
@@ -43,7 +43,9 @@ def line(before: State, event: ev.Event, after: State, view: View) -> str:
         after: the state it led to.
         view: the rest.
     """
-    return printable(_line(before, event, after, view))
+    said = _lines(before, event, after, view)
+    parts = (said,) if isinstance(said, str) else said
+    return tuple(printable(part) for part in parts if part)
 
 
 def printable(text: str) -> str:
@@ -57,15 +59,17 @@ def printable(text: str) -> str:
     return "".join(shown)
 
 
-def _line(  # noqa: C901 (one case an event)
+def _lines(  # noqa: C901 (one case an event)
     before: State, event: ev.Event, after: State, view: View
-) -> str:
+) -> str | tuple[str, ...]:
     entered = after.stage if after.stage is not before.stage else None
     match event:
         case ev.Prepared() if entered is Stage.RUNNING:
             return _started(after, view)
         case ev.Cannot() if entered is Stage.KILLING:
             return event.reason
+        case _ if entered is Stage.OVER and after.plan is None:
+            return _over(after, view)
         case ev.RankExited() if before.failed is None and after.failed:
             return _first_death(after, view)
         case ev.RankExited() if entered is Stage.TERMINATING and after.failed:
@@ -113,15 +117,22 @@ def _started(state: State, view: View) -> str:
     job = view.job
     number = "" if state.attempt == 0 else f"attempt {state.attempt}: "
     size = state.spec.world_size
-    resumed = f", resuming from {view.resume_from}" if view.resume_from else ""
     threads = ""
     if size > 1 and "OMP_NUM_THREADS" not in job.environment and not state.attempt:
         threads = "; OMP_NUM_THREADS=1 as torchrun sets it"
     plural = "s" if size > 1 else ""
     return (
-        f"{number}{size} rank{plural} of {job.program}{resumed}; "
+        f"{number}{size} rank{plural} of {job.program}{_resumed(view)}; "
         f"logs in {job.run_dir}{threads}"
     )
+
+
+def _resumed(view: View) -> str:
+    """Say what is resumed from, and above all when nothing is."""
+    location = view.job.checkpoint_dir or view.job.checkpoint_glob
+    if view.resume_from:
+        return f", resuming from {view.resume_from}"
+    return f", from the beginning: no checkpoint in {location}" if location else ""
 
 
 def _rank(death: Death, view: View) -> str:
@@ -133,12 +144,15 @@ def _first_death(state: State, view: View) -> str:
     if death is None:
         return ""
     said = f"{_rank(death, view)} {how(death.status)}, the first to fail"
+    early = [end.rank for end in state.ended if end.status == 0]
+    if early:
+        said += f" ({ranks(early)} had ended with 0 before)"
     if not state.alive:
         return said
     others = ranks(state.alive)
     if state.stage is Stage.SETTLING:
         listen = f"{state.spec.settle_s:g} s"
-        return f"{said}; listening to {others} for up to {listen} before ending them"
+        return f"{said}; listening to {others} for up to {listen} before ending the run"
     return f"{said}; ending {others}"
 
 
@@ -157,27 +171,25 @@ def _helpers(event: ev.HelpersLeft, state: State) -> str:
     )
 
 
-def _plan(state: State, view: View, now_s: float) -> str:
+def _plan(state: State, view: View, now_s: float) -> tuple[str, ...]:
     plan = state.plan
     if plan is None:
-        return ""
+        return ()
     what = _summary(state, view)
     if plan.restart_at_s is not None:
         pause_s = plan.restart_at_s - now_s
         when = "now" if pause_s < 1 else f"in {pause_s:.0f} s"
-        return f"{what}; restart {state.attempt + 1} {when} ({plan.reason})"
+        return what, f"restart {state.attempt + 1} {when}: {plan.reason}"
     look = _look(state, view)
-    return f"{what}; given up with exit code {plan.code}: {plan.reason}{look}"
+    return what, f"given up with exit code {plan.code}: {plan.reason}{look}"
 
 
 def _summary(state: State, view: View) -> str:
     death = first_rank(state)
-    if state.cannot is not None:
-        return f"attempt {state.attempt} failed"
-    if death is None:
-        return f"attempt {state.attempt} failed"
-    began = f"it began with {_rank(death, view)}, which {how(death.status)}"
-    return f"attempt {state.attempt} failed: {began}"
+    failed = f"attempt {state.attempt} failed, cause {failure_of(state).cause}"
+    if state.cannot is not None or death is None:
+        return failed
+    return f"{failed}: it began with {_rank(death, view)}, which {how(death.status)}"
 
 
 def _look(state: State, view: View) -> str:
@@ -185,7 +197,7 @@ def _look(state: State, view: View) -> str:
     if death is None or not view.job.rank_logs:
         return ""
     logs = contract.rank_dir(view.job.run_dir, state.attempt, death.rank)
-    return f"; its last words are in {logs}/{contract.STDERR_FILE}"
+    return f"; its output is in {logs}"
 
 
 def _stop(event: ev.Signalled, state: State) -> str:
@@ -206,7 +218,9 @@ def _stopping(name: str, state: State) -> str:
     return f"{name}: passed on to {ranks(state.alive)}, SIGKILL after {grace}"
 
 
-def _tick(before: State, after: State, entered: Stage | None, view: View) -> str:
+def _tick(
+    before: State, after: State, entered: Stage | None, view: View
+) -> str | tuple[str, ...]:
     match entered:
         case Stage.TERMINATING:
             return f"ending {ranks(after.alive)}"
@@ -216,12 +230,23 @@ def _tick(before: State, after: State, entered: Stage | None, view: View) -> str
             return f"{ranks(before.alive)} did not end in time: SIGKILL"
         case Stage.KILLING:
             return "what the ranks left behind did not end: SIGKILL"
-        case Stage.OVER if before.stage is Stage.DECIDING:
-            return _plan(after, view, 0.0)
         case Stage.OVER:
-            return _unkillable(after, view)
+            return _plan(after, view, 0.0)
         case _:
             return ""
+
+
+def _over(state: State, view: View) -> str:
+    if state.cannot is not None and state.cannot.cause == "unkillable":
+        return _unkillable(state, view)
+    if state.succeeded:
+        again = f"finished in attempt {state.attempt}: every rank ended with 0"
+        return again if state.attempt else ""
+    if state.stop is None:
+        return ""
+    signum = state.stop.signum
+    how_ = f"stopped by {signal_name(signum)}, exit code {stop_code(signum)}"
+    return f"{how_}; logs in {view.job.run_dir}"
 
 
 def _unkillable(state: State, view: View) -> str:
