@@ -203,6 +203,12 @@ class Attempt:
         self._found = found
         for reason in found.rejected:
             self._desk.say(f"passed over a checkpoint that is not whole: {reason}")
+        if found.strangers:
+            directory = self._location.directory
+            self._desk.say(
+                f"{directory} holds {found.strangers} entries of another layout than "
+                f"dsup's (--checkpoint-glob '{directory}/*' looks for those)"
+            )
 
     def _post_scanned(self) -> None:
         found = self._found

@@ -151,6 +151,16 @@ def test_no_checkpoint_is_an_answer(tmp_path, which):
     assert preparation.decode(preparation.search(where)) == Found()
 
 
+def test_checkpoints_of_another_layout_are_noticed(tmp_path):
+    """A directory full of somebody else's checkpoints is not an empty one."""
+    for name in ("step_5.pt", "step_10.pt", ".hidden", "latest"):
+        (tmp_path / name).write_bytes(b"x")
+
+    found = preparation.decode(preparation.search(Location(str(tmp_path), "")))
+
+    assert found == Found(strangers=2)
+
+
 def test_many_broken_checkpoints_are_told_in_few_words(tmp_path):
     """The answer has a limit, whatever lies in the directory."""
     for step in range(1, 21):

@@ -37,12 +37,15 @@ class Found(NamedTuple):
         path: its path; empty when there is none.
         error: why there is no answer; empty when there is one.
         rejected: newer ones that are not valid, ``path: reason``; at most eight.
+        strangers: where nothing was found, how many entries of another layout there
+            are in the directory.
     """
 
     step: int | None = None
     path: str = ""
     error: str = ""
     rejected: tuple[str, ...] = ()
+    strangers: int = 0
 
 
 def make_directories(run_dir: str, attempt: int, local_world_size: int) -> None:
@@ -91,10 +94,10 @@ def decode(answer: bytes) -> Found:
     import json
 
     try:
-        step, path, error, rejected = json.loads(answer)
+        step, path, error, rejected, strangers = json.loads(answer)
     except ValueError:
         return Found(error="an answer of the file systems was cut short")
-    return Found(step, path, error, tuple(rejected))
+    return Found(step, path, error, tuple(rejected), strangers)
 
 
 def _answer(work: Callable[[], Found]) -> bytes:
@@ -131,5 +134,14 @@ def _newest(location: Location) -> Found:
         for path, reason in scan.rejected[:_REJECTED_MAX]
     )
     if scan.newest is None:
-        return Found(rejected=rejected)
+        return Found(rejected=rejected, strangers=_strangers(location.directory))
     return Found(scan.newest.step, scan.newest.path, rejected=rejected)
+
+
+def _strangers(directory: str) -> int:
+    try:
+        names = os.listdir(directory) if directory else []
+    except FileNotFoundError:
+        return 0
+    ours = ("step-", ".", "latest")
+    return sum(not name.startswith(ours) for name in names)
