@@ -24,7 +24,7 @@ from dsup.core import machine
 from dsup.core.errors import DsupError, SpawnError, SpecError
 from dsup.core.job import Job
 from dsup.core.job import command as command_line
-from dsup.core.state import Stage
+from dsup.core.state import NEVER, Stage
 from dsup.edges import group
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
@@ -57,7 +57,7 @@ def run(job: Job, guardian: Guardian) -> int:
         SpecError: if the ranks need more descriptors than this process may open.
     """
     _demand_descriptors(job.spec.world_size)
-    group.close_on_exec()
+    group.close_inherited({guardian.pidfd})
     group.allow_descriptors(job.spec.world_size)
     return Agent(job, guardian).run()
 
@@ -99,13 +99,15 @@ class Agent:
         self._answer()
         while self._exit_code is None:
             self._turn()
+        self._aides.hurry(time.monotonic() + LAST_AIDES_S)
+        while self._aides.deadline() < NEVER:
+            self._finish(self._aides.deadline())
         self._recorder.end()
         until_s = time.monotonic() + LAST_AIDES_S
-        self._aides.hurry(until_s)
-        while self._aides.pids and time.monotonic() < until_s:
-            self._finish(until_s)
-        while not self._recorder.ended:
-            self._finish(self._recorder.deadline())
+        while not self._recorder.ended or self._aides.pids:
+            if self._recorder.ended and time.monotonic() > until_s:
+                break  # killed, and in state D
+            self._finish(until_s if self._recorder.ended else NEVER)
         return self._exit_code
 
     def _finish(self, until_s: float) -> None:
@@ -286,8 +288,10 @@ class Agent:
     def _look_for_leftovers(self) -> bool:
         """Look what the ranks have left behind; return whether that is news."""
         state = self._state
-        ending = state.stage is Stage.TERMINATING and state.succeeded
-        if not ending and state.stage is not Stage.KILLING:
+        if state.stage is Stage.TERMINATING:
+            if state.alive:
+                return False
+        elif state.stage is not Stage.KILLING:
             return False
         names, total = group.helpers_left(self._spared)
         now_s = time.monotonic()
@@ -297,7 +301,7 @@ class Agent:
         if state.stage is Stage.KILLING:
             tree.kill(self._spared)
             return False
-        if self._helpers_told:
+        if self._helpers_told or not state.succeeded:
             return False
         self._helpers_told = True
         self._post(ev.HelpersLeft("helpers_left", now_s, state.attempt, names, total))

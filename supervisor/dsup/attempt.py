@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from dsup.core import environment
 from dsup.core import events as ev
 from dsup.core.errors import SpecError
+from dsup.core.exits import WRONG_CALL
 from dsup.core.job import Job
 from dsup.core.machine import PREPARE_S, SCAN_S
 from dsup.core.plan import restarts_in_force
@@ -103,8 +104,10 @@ class Attempt:
         self._aides.start(work, _soon(PREPARE_S), partial(self._on_disk, number))
 
     def on_directories(self, number: int, error: str | None) -> None:
-        """Take the scribe's word on an attempt's directories."""
-        self._arrived(number, "directories", error or "")
+        """Take the scribe's word on an attempt's directories; logs are no condition."""
+        if error:
+            self._desk.say(f"cannot keep the logs of attempt {number}, because {error}")
+        self._arrived(number, "directories", "")
 
     def scan(self) -> None:
         """Look for the newest valid checkpoint; ``Scanned`` follows."""
@@ -167,7 +170,8 @@ class Attempt:
             self._store_pid = 0
         if self._tmp_dir and not keep_tmp:
             work = partial(preparation.remove, self._tmp_dir)
-            self._aides.start(work, _soon(REMOVE_S), lambda _: None)
+            done = partial(self._on_removed, self._tmp_dir)
+            self._aides.start(work, _soon(REMOVE_S), done, lasting=True)
         self._tmp_dir = ""
         self._desk.bequeath("")
         self._desk.close_streams(self._number)
@@ -198,6 +202,10 @@ class Attempt:
 
     def _on_disk(self, number: int, answer: bytes) -> None:
         self._arrived(number, "disk", preparation.decode(answer).error)
+
+    def _on_removed(self, tmp_dir: str, answer: bytes) -> None:
+        if answer != preparation.REMOVED:
+            self._desk.say(f"cannot remove all of {tmp_dir} in time: remove it by hand")
 
     def _take(self, found: Found) -> None:
         self._found = found
@@ -234,8 +242,11 @@ class Attempt:
 
     def _ready(self) -> None:
         if self._found.error:
-            error = self._found.error
-            self._cannot("storage_io", f"cannot look for a checkpoint, because {error}")
+            reason = f"cannot look for a checkpoint, because {self._found.error}"
+            if self._found.refused and self._number == 0:
+                self._cannot("config_error", reason, WRONG_CALL)
+            else:
+                self._cannot("storage_io", reason)
             return
         try:
             self._held = port.hold(self._job.master_port)
@@ -247,9 +258,9 @@ class Attempt:
         found = self._found.path
         self._post(ev.Prepared("prepared", now_s, self._number, chosen, found))
 
-    def _cannot(self, cause: str, reason: str) -> None:
+    def _cannot(self, cause: str, reason: str, code: int = 1) -> None:
         now_s = time.monotonic()
-        self._post(ev.Cannot("cannot", now_s, self._number, cause, 1, reason))
+        self._post(ev.Cannot("cannot", now_s, self._number, cause, code, reason))
 
     def _shared(self) -> environment.Shared:
         job = self._job

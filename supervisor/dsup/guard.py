@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from dsup.core.exits import BUG, CANNOT_EXECUTE, signal_name
+from dsup.core.exits import BUG, CANNOT_EXECUTE, WRONG_CALL, signal_name
 from dsup.edges import preparation
 from dsup.linux import console, libc, proc, signals, tree
 from dsup.linux.guardian import Guardian, Will
@@ -36,6 +36,12 @@ def guard(agent: Callable[[Guardian], int]) -> int:
         The exit code of the run, in the parent only.
     """
     _open_missing_standard_descriptors()
+    if not proc.is_own():
+        console.say(
+            "dsup: cannot supervise, because /proc shows another pid namespace or "
+            "nothing (mount a proc of its own: unshare --mount-proc)"
+        )
+        return WRONG_CALL
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     libc.become_subreaper()
     watched = signals.watched()
@@ -62,6 +68,9 @@ def _be_the_agent(
 ) -> NoReturn:
     code = BUG
     try:
+        # A session of its own: what is sent to the guard's process group, a SIGKILL
+        # above all, must not end both of them.
+        os.setsid()
         libc.become_subreaper()
         pidfd = _pidfd(guard_pid)
         if pidfd is None:

@@ -100,8 +100,10 @@ class Node:
         return self._of_attempt(ev.HelpersLeft, "helpers_left", ("sh (4100)",), 1)
 
     def group_empty(self):
-        """Prove that nothing is left."""
-        return self._of_attempt(ev.GroupEmpty, "group_empty")
+        """Prove that nothing is left, twice where the agent looks twice."""
+        lingering = self.stage is Stage.TERMINATING and not self.state.succeeded
+        self._of_attempt(ev.GroupEmpty, "group_empty")
+        return self.group_empty() if lingering else self
 
     def progressed(self, step):
         """Finish a step."""

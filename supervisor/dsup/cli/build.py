@@ -21,6 +21,10 @@ _UNSAFE_IN_CACHE: Final = re.compile(r'[\\/:*?"<>|]')
 _USER_VARIABLES: Final = ("LOGNAME", "USER", "LNAME", "USERNAME")
 _NAME_MAX: Final = 40
 _NULL: Final = "/dev/null"
+_STDIN: Final = "-"
+_TMP: Final = "/tmp"  # noqa: S108 (a fresh 0700 directory is made in it)
+_TMP_PARENT_MAX_BYTES: Final = 55
+"""Below it a library makes a directory and a socket, whose path may have 107 bytes."""
 
 
 class Call(NamedTuple):
@@ -76,6 +80,13 @@ def build(call: Call, *, dry: bool) -> Job:
 
 
 def _check(options: Mapping[str, Any]) -> None:
+    try:
+        os.getcwd()
+    except OSError:
+        raise SpecError(
+            "cannot launch, because the working directory does not exist any more "
+            "(change to another)"
+        ) from None
     if options["module"] and options["no_python"]:
         raise SpecError(
             "cannot use -m with --no-python, because a module needs Python "
@@ -91,7 +102,8 @@ def _check(options: Mapping[str, Any]) -> None:
             f"cannot use --resume-arg {options['resume_arg']!r}, because it has no "
             "{path} (as in '--resume={path}')"
         )
-    if not options["module"] and not options["no_python"]:
+    read_by_python = not options["module"] and not options["no_python"]
+    if read_by_python and options["script"] != _STDIN:
         _check_readable(options["script"])
 
 
@@ -149,9 +161,14 @@ def _absolute(path: str) -> str:
 
 
 def _tmp_parent(environment: Mapping[str, str]) -> str:
+    parent = _users_tmp(environment)
+    return parent if len(os.fsencode(parent)) <= _TMP_PARENT_MAX_BYTES else _TMP
+
+
+def _users_tmp(environment: Mapping[str, str]) -> str:
     wanted = environment.get("TMPDIR", "")
     usable = os.path.isdir(wanted) and os.access(wanted, os.W_OK | os.X_OK)
-    return os.path.abspath(wanted) if usable else "/tmp"  # noqa: S108 (a fresh 0700 directory is made in it)
+    return os.path.abspath(wanted) if usable else _TMP
 
 
 def _inductor_cache(environment: Mapping[str, str]) -> str:
@@ -161,7 +178,7 @@ def _inductor_cache(environment: Mapping[str, str]) -> str:
     """
     names = (environment.get(name) for name in _USER_VARIABLES)
     user = next(filter(None, names), None) or _account()
-    return f"{_tmp_parent(environment)}/torchinductor_{_UNSAFE_IN_CACHE.sub('_', user)}"
+    return f"{_users_tmp(environment)}/torchinductor_{_UNSAFE_IN_CACHE.sub('_', user)}"
 
 
 def _account() -> str:

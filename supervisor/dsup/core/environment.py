@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -69,7 +70,9 @@ def for_rank(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, st
     kept = {
         name: value
         for name, value in base.items()
-        if name not in _SERVICE_NAMES and not name.startswith(_SERVICE_PREFIXES)
+        if name
+        and name not in _SERVICE_NAMES
+        and not name.startswith(_SERVICE_PREFIXES)
     }
     unset = defaults(shared)
     for old, new in _RENAMED.items():
@@ -90,7 +93,9 @@ def defaults(shared: Shared) -> dict[str, str]:
     if shared.world_size > 1:
         found["OMP_NUM_THREADS"] = "1"
     if shared.comm_timeout_s is not None:
-        found["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] = f"{shared.comm_timeout_s:g}"
+        # torch reads an integer, and only as far as it is one.
+        seconds = max(1, math.ceil(shared.comm_timeout_s))
+        found["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] = str(seconds)
     return found
 
 
@@ -127,11 +132,15 @@ def _own(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
         contract.ATTEMPT: str(shared.attempt),
         contract.HEARTBEAT: contract.format_heartbeat(shared.page_fd, rank),
         contract.RESUME_FROM: shared.resume_from,
-        contract.GRACE_S: f"{shared.grace_s:g}",
-        contract.COMM_TIMEOUT_S: "" if timeout_s is None else f"{timeout_s:g}",
+        contract.GRACE_S: _seconds(shared.grace_s),
+        contract.COMM_TIMEOUT_S: "" if timeout_s is None else _seconds(timeout_s),
         contract.BOOTSTRAP: str(shared.agent_pid),
         "TMPDIR": shared.tmp_dir,
         "PYTHONPATH": f"{contract.BOOTSTRAP_DIR}:{path}"
         if path
         else contract.BOOTSTRAP_DIR,
     }
+
+
+def _seconds(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)

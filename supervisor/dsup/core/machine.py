@@ -13,14 +13,12 @@ A worker group lives and dies together. An attempt goes through these stages:
     STAGE        LEFT WHEN                                      GOES TO
     PREPARING    prepared                                       RUNNING
                  cannot | 60 s | stop                           KILLING
-    RUNNING      first death, decisive | stop                   TERMINATING
+    RUNNING      first death, decisive | stop | all ended       TERMINATING
                  first death, not decisive                      SETTLING
-                 first death and nobody else alive | cannot     KILLING
-                 all ended with 0                               TERMINATING
-    SETTLING     decisive death | settle time | stop            TERMINATING
-                 all dead                                       KILLING
-    TERMINATING  all ranks ended | grace | second stop          KILLING
-                 (after success: group empty | grace | a stop)
+                 cannot                                         KILLING
+    SETTLING     decisive or last death | settle time | stop    TERMINATING
+    TERMINATING  group empty | grace | second stop              KILLING
+                 all ranks ended, and 1 s (success: the grace)  KILLING
     KILLING      group empty                                    DECIDING | OVER
                  5 s                                            OVER (unkillable)
     DECIDING     a restart was agreed and its time has come     PREPARING
@@ -51,6 +49,7 @@ from dsup.core.state import NEVER, Obstacle, Spec, Stage, State, Stop
 
 PREPARE_S: Final = 60.0
 KILL_S: Final = 5.0
+LINGER_S: Final = 1.0
 SCAN_S: Final = 30.0
 AGREE_S: Final = 60.0
 STOP_REPEAT_S: Final = 1.0
@@ -123,10 +122,8 @@ def _on_launched(state: State, event: ev.Launched) -> Decision:
 def _on_prepared(state: State, event: ev.Prepared) -> Decision:
     if state.stage is not Stage.PREPARING:
         return state, ()
-    running = state._replace(
-        stage=Stage.RUNNING, deadline_s=NEVER, started_s=event.at_s
-    )
-    return running, (cmd.Spawn("spawn", state.attempt),)
+    state = state._replace(deadline_s=NEVER, started_s=event.at_s)
+    return state._replace(stage=Stage.RUNNING), (cmd.Spawn("spawn", state.attempt),)
 
 
 def _on_cannot(state: State, event: ev.Cannot) -> Decision:
@@ -146,10 +143,10 @@ def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
         case Stage.RUNNING if event.status == 0:
             everyone = len(state.ended) == state.spec.world_size
             return _succeed(state, event.at_s) if everyone else (state, ())
+        case Stage.RUNNING | Stage.SETTLING | Stage.TERMINATING if not state.alive:
+            return _linger(state, event.at_s)
         case Stage.RUNNING:
             return _first_death(state, event)
-        case Stage.SETTLING | Stage.TERMINATING if not state.alive:
-            return _kill(state, event.at_s)
         case Stage.SETTLING if is_decisive(event.status):
             return _terminate(state, event.at_s, SIGTERM)
         case _:
@@ -157,8 +154,6 @@ def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
 
 
 def _first_death(state: State, event: ev.RankExited) -> Decision:
-    if not state.alive:
-        return _kill(state, event.at_s)
     if is_decisive(event.status):
         return _terminate(state, event.at_s, SIGTERM)
     settle_until = event.at_s + state.spec.settle_s
@@ -173,7 +168,7 @@ def _on_helpers_left(state: State) -> Decision:
 
 def _on_group_empty(state: State, event: ev.GroupEmpty) -> Decision:
     match state.stage:
-        case Stage.TERMINATING if state.succeeded:
+        case Stage.TERMINATING if not state.alive:
             return _kill(state, event.at_s)
         case Stage.KILLING:
             return _emptied(state, event.at_s)
@@ -335,9 +330,15 @@ def _signal(state: State, signum: int) -> cmd.SignalRanks:
     return cmd.SignalRanks("signal_ranks", state.attempt, ranks, signum)
 
 
+def _linger(state: State, at_s: float) -> Decision:
+    """Let helpers end by themselves: one of them unlinks the ranks' shared memory."""
+    until = min(state.kill_s, at_s + LINGER_S)
+    return state._replace(stage=Stage.TERMINATING, deadline_s=until, kill_s=until), ()
+
+
 def _kill(state: State, at_s: float) -> Decision:
-    killing = state._replace(stage=Stage.KILLING, deadline_s=at_s + KILL_S)
-    return killing, (cmd.KillAll("kill_all", state.attempt),)
+    state = state._replace(stage=Stage.KILLING, deadline_s=at_s + KILL_S)
+    return state, (cmd.KillAll("kill_all", state.attempt),)
 
 
 def _over(state: State) -> Decision:

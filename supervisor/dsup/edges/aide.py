@@ -33,6 +33,7 @@ class _Aide(NamedTuple):
     deadline_s: float
     done: Callable[[bytes], None]
     answer: bytearray
+    lasting: bool
 
 
 class Aides:
@@ -57,6 +58,8 @@ class Aides:
         work: Callable[[], bytes],
         deadline_s: float,
         done: Callable[[bytes], None],
+        *,
+        lasting: bool = False,
     ) -> None:
         """Fork an aide.
 
@@ -64,13 +67,14 @@ class Aides:
             work: runs in the child; what it returns is the answer.
             deadline_s: when to give it up, agent clock, seconds.
             done: called once with the answer; empty when there is none.
+            lasting: ``hurry`` does not concern it.
         """
         try:
             pid, fd = _fork(work)
         except OSError:
             done(b"")
             return
-        self._working[fd] = _Aide(pid, deadline_s, done, bytearray())
+        self._working[fd] = _Aide(pid, deadline_s, done, bytearray(), lasting)
         self._watcher.watch(fd, lambda: self._hear(fd))
 
     def deadline(self) -> float:
@@ -78,10 +82,11 @@ class Aides:
         return min((a.deadline_s for a in self._working.values()), default=NEVER)
 
     def hurry(self, deadline_s: float) -> None:
-        """Give the aides at work at most until then, agent clock, seconds."""
+        """Give all but lasting aides at most until then, agent clock, seconds."""
         for fd, aide in self._working.items():
-            soon = min(aide.deadline_s, deadline_s)
-            self._working[fd] = aide._replace(deadline_s=soon)
+            if not aide.lasting:
+                soon = min(aide.deadline_s, deadline_s)
+                self._working[fd] = aide._replace(deadline_s=soon)
 
     def expire(self, now_s: float) -> None:
         """Make an end of aides whose time is up, and collect those that have ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -10,7 +11,7 @@ import signal
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from dsup.core.errors import DsupError, SpawnError
+from dsup.core.errors import SpawnError
 from dsup.core.exits import CANNOT_EXECUTE, NOT_FOUND
 from dsup.linux import proc, tree
 
@@ -94,7 +95,9 @@ class WorkerGroup:
                 signal.pidfd_send_signal(rank.pidfd, signum)
                 if signum == signal.SIGTERM:
                     signal.pidfd_send_signal(rank.pidfd, signal.SIGCONT)
-            except ProcessLookupError:
+            except (ProcessLookupError, PermissionError):
+                # It has ended, or taken another user's id: then it is found to be
+                # unkillable when its time is up.
                 continue
 
     def pass_on(self, ranks: Iterable[int], signum: int) -> list[int]:
@@ -115,12 +118,16 @@ class WorkerGroup:
         return deaf
 
     def reap(self, rank: Rank) -> int:
-        """Collect an ended rank; return its exit code, or minus its signal number."""
-        found = os.waitid(os.P_PIDFD, rank.pidfd, os.WEXITED)
-        if found is None:
-            raise DsupError("cannot collect a rank, because it has no exit status")
+        """Collect an ended rank; return its exit code, or minus its signal number.
+
+        A rank that a debugger traces is the debugger's to collect first: its status is
+        read beside it, and whoever collects orphans gets it later.
+        """
+        found = os.waitid(os.P_PIDFD, rank.pidfd, os.WEXITED | os.WNOHANG)
         del self._running[rank.rank]
         os.close(rank.pidfd)
+        if found is None:
+            return os.waitstatus_to_exitcode(proc.wait_status(rank.pid))
         exited = found.si_code == os.CLD_EXITED
         return found.si_status if exited else -found.si_status
 
@@ -158,15 +165,19 @@ def allow_descriptors(ranks: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def close_on_exec() -> None:
-    """Mark every inherited descriptor above stderr: posix_spawn closes none itself."""
+def close_inherited(kept: Collection[int]) -> None:
+    """Close every descriptor above stderr that whoever started dsup left open.
+
+    posix_spawn would pass them on to the ranks, and they count against the limit.
+
+    Args:
+        kept: descriptors of dsup's own.
+    """
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
-        if fd > _STDERR:
-            try:
-                os.set_inheritable(fd, False)
-            except OSError:
-                continue
+        if fd > _STDERR and fd not in kept:
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
 
 def _start(

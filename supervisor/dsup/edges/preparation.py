@@ -13,8 +13,10 @@ from typing import Final, NamedTuple
 
 from dsup_runtime import contract
 
+REMOVED: Final = b"removed"
 _REASON_MAX_CHARS: Final = 300
 _REJECTED_MAX: Final = 8
+_REFUSALS: Final = (NotADirectoryError, PermissionError)
 
 
 class Location(NamedTuple):
@@ -37,6 +39,7 @@ class Found(NamedTuple):
         path: its path; empty when there is none.
         error: why there is no answer; empty when there is one.
         rejected: newer ones that are not valid, ``path: reason``; at most eight.
+        refused: the error is one that trying again will not cure.
         strangers: where nothing was found, how many entries of another layout there
             are in the directory.
     """
@@ -46,6 +49,7 @@ class Found(NamedTuple):
     error: str = ""
     rejected: tuple[str, ...] = ()
     strangers: int = 0
+    refused: bool = False
 
 
 def make_directories(run_dir: str, attempt: int, local_world_size: int) -> None:
@@ -77,14 +81,18 @@ def search(location: Location) -> bytes:
 
 
 def remove(tmp_dir: str) -> bytes:
-    """Remove an attempt's TMPDIR with all that killed ranks left there; in an aide."""
+    """Remove an attempt's TMPDIR with all that killed ranks left there; in an aide.
+
+    Returns:
+        ``REMOVED``; anything else an asker hears means that something is left.
+    """
     try:
         os.rmdir(tmp_dir)
     except OSError:
         import shutil
 
         shutil.rmtree(tmp_dir, ignore_errors=True)
-    return b""
+    return REMOVED
 
 
 def decode(answer: bytes) -> Found:
@@ -94,10 +102,10 @@ def decode(answer: bytes) -> Found:
     import json
 
     try:
-        step, path, error, rejected, strangers = json.loads(answer)
+        step, path, error, rejected, strangers, refused = json.loads(answer)
     except ValueError:
         return Found(error="an answer of the file systems was cut short")
-    return Found(step, path, error, tuple(rejected), strangers)
+    return Found(step, path, error, tuple(rejected), strangers, refused)
 
 
 def _answer(work: Callable[[], Found]) -> bytes:
@@ -105,8 +113,10 @@ def _answer(work: Callable[[], Found]) -> bytes:
 
     try:
         found = work()
-    except (OSError, ValueError) as error:
-        found = Found(error=str(error)[:_REASON_MAX_CHARS])
+    except Exception as error:  # noqa: BLE001 (nobody else would ever hear of it)
+        refused = isinstance(error.__cause__ or error, _REFUSALS)
+        reason = str(error).removeprefix("cannot look for a checkpoint, because ")
+        found = Found(error=reason[:_REASON_MAX_CHARS], refused=refused)
     return json.dumps(found).encode()
 
 

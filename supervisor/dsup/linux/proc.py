@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 _PF_EXITING: Final = 0x4
+_EXIT_CODE: Final = 49  # field 52 of /proc/PID/stat, counted from the state
 
 
 class Stat(NamedTuple):
@@ -33,6 +34,14 @@ def read_text(path: str) -> str:
     return b"".join(parts).decode("utf-8", "replace")
 
 
+def is_own() -> bool:
+    """Return whether /proc shows the pid namespace of this process."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
 def stat(pid: int) -> Stat | None:
     """Return a process's state; None if it does not exist (any more)."""
     text = read_text(f"/proc/{pid}/stat")
@@ -41,6 +50,12 @@ def stat(pid: int) -> Stat | None:
     if not bracket or not fields:
         return None
     return Stat(comm, fields[0], int(fields[1]), int(fields[6]))
+
+
+def wait_status(pid: int) -> int:
+    """Return a zombie's wait status, for one that its parent may not collect yet."""
+    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[_EXIT_CODE]) if len(fields) > _EXIT_CODE else 0
 
 
 def is_dying(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Collection
@@ -10,16 +11,30 @@ from typing import Final
 from dsup.linux import proc
 
 _STOP_ROUNDS: Final = 8
+_LOOKS: Final = 16
+_RACES: Final = 200
 
 
 def alive(spare: Collection[int] = ()) -> list[int]:
     """Return the living descendants of this process, parents first.
 
+    An empty answer is a proof: a process may end while it is looked at, and leave a
+    child that the look had passed. So "none" counts only when two looks find the same
+    dead; where the dead keep changing, something lives.
+
     Args:
         spare: children that do not count, with all that is below them.
     """
-    below = proc.descendants(os.getpid(), without=spare)
-    return [pid for pid in below if proc.is_alive(pid)]
+    before: list[int] | None = None
+    for _ in range(_LOOKS):
+        below = proc.descendants(os.getpid(), without=spare)
+        living = [pid for pid in below if proc.is_alive(pid)]
+        if living:
+            return living
+        if below == before:
+            return []
+        before = below
+    return before or []
 
 
 def send(pid: int, signum: int) -> bool:
@@ -69,7 +84,22 @@ def kill(spare: Collection[int] = ()) -> set[int]:
         stopped |= {pid for pid in new if send(pid, signal.SIGSTOP)}
     for pid in stopped:
         send(pid, signal.SIGKILL)
+    if set(alive(spare)) - stopped:
+        _outrun(spare)
     return stopped
+
+
+def _outrun(spare: Collection[int]) -> None:
+    """Kill children that end and leave a new one all the time, in few steps.
+
+    A child that nobody but this process may collect keeps its pid until then, so no
+    ancestry has to be proven before it is hit.
+    """
+    for _ in range(_RACES):
+        for pid in proc.children(os.getpid()):
+            if pid not in spare:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def reap_adopted(owned: Collection[int]) -> None:

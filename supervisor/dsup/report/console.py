@@ -256,6 +256,7 @@ def _unkillable(state: State, view: View) -> str:
     meaning = CAUSES["unkillable"].meaning
     who = stuck or "a process of the ranks"
     return (
-        f"cannot end {who}, because {meaning}: this node is unfit, look at "
-        "/proc/PID/stack and the kernel log, then reboot it"
+        f"cannot end {who}, because {meaning}: in state D the node is unfit (look at "
+        "/proc/PID/stack and the kernel log, then reboot it); one that has become "
+        "another user's must be ended by that user"
     )

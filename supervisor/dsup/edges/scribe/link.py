@@ -169,6 +169,8 @@ class Scribe:
         """Have everything written and the scribe end; ``Ended`` comes within 10 s."""
         self._end_by = self._now() + END_S
         self._put(Message("end"))
+        if self._child is None:
+            self.start()  # once more, whatever was spent: these are the last words
 
     def unsaid(self) -> list[str]:
         """Return what was to be said and may never have been, for the agent to say."""
@@ -261,6 +263,7 @@ class Scribe:
             self._child.kill()
             self._child.close()
             self._child = None
+        self._own_up(self._outbox.refused, self._spill.end())
         self._finish(complete=False)
 
     def _finish(self, *, complete: bool) -> None:
