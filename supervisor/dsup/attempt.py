@@ -112,6 +112,9 @@ class Attempt:
     def scan(self) -> None:
         """Look for the newest valid checkpoint; ``Scanned`` follows."""
         if any(self._location):
+            # What was found for the attempt before must not stand for an answer that
+            # never comes.
+            self._found = preparation.decode(b"")
             work = partial(preparation.search, self._location)
             self._aides.start(work, _soon(SCAN_S), self._on_scanned)
         else:

@@ -315,6 +315,19 @@ def proc():
 
 
 @pytest.fixture
+def compiled(run):
+    """Give ``compiled(text)``: the path of a C program of the test's."""
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+
+    def build(text):
+        command = [compiler, "-O1", "-o", run.files / "program", "-x", "c", "-"]
+        subprocess.run(command, input=text.encode(), check=True)
+        return run.files / "program"
+
+    return build
+
+
+@pytest.fixture
 def mount():
     """Give ``mount(kind, where, options)``; where refused, the test is skipped."""
     libc = ctypes.CDLL(None, use_errno=True)

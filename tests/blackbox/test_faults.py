@@ -52,6 +52,18 @@ def test_kill_9_of_dsup_leaves_no_files(run, proc, who):
     run.nothing_left()
 
 
+def test_kill_9_of_the_whole_process_group(run, proc):
+    """What a scheduler or ``kill -9 -PGID`` does ends the guard, not agent and all."""
+    run.start("--nproc 4 --max-restarts 3", f"*:{HELPERS},{PAUSE}")
+    agent = agent_of(run, proc)
+    run.wait_event("ready", 4)
+    os.killpg(run.process.pid, signal.SIGKILL)
+
+    assert run.ended(2) == 137, run.console()
+    run.nothing_left()
+    assert proc.state_of(agent) == ""
+
+
 @pytest.mark.parametrize("who", ["agent", "guard"])
 @pytest.mark.parametrize("when", ["the pause", "the next start"])
 def test_kill_9_while_restarting(run, proc, who, when):

@@ -100,10 +100,14 @@ class Node:
         return self._of_attempt(ev.HelpersLeft, "helpers_left", ("sh (4100)",), 1)
 
     def group_empty(self):
-        """Prove that nothing is left, twice where the agent looks twice."""
-        lingering = self.stage is Stage.TERMINATING and not self.state.succeeded
-        self._of_attempt(ev.GroupEmpty, "group_empty")
-        return self.group_empty() if lingering else self
+        """Prove that nothing is left."""
+        return self._of_attempt(ev.GroupEmpty, "group_empty")
+
+    def emptied(self):
+        """Have nothing left: as there was no need to kill, the agent looks again."""
+        if self.stage is Stage.TERMINATING:
+            self.group_empty()
+        return self.group_empty()
 
     def progressed(self, step):
         """Finish a step."""
@@ -173,6 +177,10 @@ class Node:
     def terminating(self):
         """Rank 1 is killed, so the others are asked to end."""
         return self.running().exited(1, -SIGKILL)
+
+    def lingering(self):
+        """Rank 1 was killed and the others heeded; their helpers may still end."""
+        return self.terminating().exited(0, -SIGTERM).exited(2, -SIGTERM)
 
     def leaving(self):
         """Every rank has ended with 0; their helpers are looked for."""

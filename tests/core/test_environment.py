@@ -119,6 +119,42 @@ def test_a_default_gives_way_to_the_users_value(name, value):
 
 
 @pytest.mark.parametrize(
+    ("limit_s", "for_torch", "ours"),
+    [
+        pytest.param(300.0, "300", "300", id="whole seconds"),
+        pytest.param(1_200_000.0, "1200000", "1200000", id="two weeks"),
+        pytest.param(0.5, "1", "0.5", id="less than one"),
+        pytest.param(90.25, "91", "90.25", id="a fraction"),
+    ],
+)
+def test_a_communication_timeout_is_a_number_that_torch_reads(
+    limit_s, for_torch, ours
+):
+    """Torch reads an integer as far as it is one: 1.2e+06 would be one second."""
+    found = for_rank(comm_timeout_s=limit_s)
+
+    assert found["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] == for_torch
+    assert found["DSUP_COMM_TIMEOUT_S"] == ours
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "said"),
+    [(25.0, "25"), (0.0, "0"), (0.5, "0.5"), (2.125, "2.125"), (1234567.0, "1234567")],
+)
+def test_the_grace_is_told_exactly(grace_s, said):
+    """A number that is cut or has an exponent would be another one to the script."""
+    assert for_rank(grace_s=grace_s)["DSUP_GRACE_S"] == said
+
+
+def test_an_entry_without_a_name_is_not_passed_on():
+    """The kernel allows ``=value`` in an environment, Python does not."""
+    found = for_rank({"": "value", "KEPT": "1"})
+
+    assert found["KEPT"] == "1"
+    assert "" not in found
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"),

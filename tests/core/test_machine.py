@@ -3,7 +3,7 @@
 import pytest
 
 from dsup.core import commands as cmd
-from dsup.core.machine import AGREE_S, KILL_S, PREPARE_S, SCAN_S
+from dsup.core.machine import AGREE_S, KILL_S, LINGER_S, PREPARE_S, SCAN_S
 from dsup.core.state import NEVER, Stage
 
 ABRT, KILL, SEGV, BUS, ILL, FPE, TERM = 6, 9, 11, 7, 4, 8, 15
@@ -96,10 +96,11 @@ def test_a_death_that_may_be_a_victims_is_settled_first(node, status):
 
 
 def test_a_death_with_nobody_else_alive_needs_no_settling(node):
-    """When the last rank fails after the others ended with 0, cleaning up begins."""
+    """When the last rank fails after the others ended with 0, nobody is signalled."""
     node.running().exited(0, 0).exited(2, 0).exited(1, 1)
 
-    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+    assert (node.stage, node.commands) == (Stage.TERMINATING, ())
+    assert node.due_in_s == LINGER_S
 
 
 def test_a_rank_that_ends_early_with_0_is_let_go(node):
@@ -156,23 +157,14 @@ def test_settling_ends_in_time(node):
 
 
 def test_settling_ends_when_all_are_dead(node):
-    """With nobody left to listen to, cleaning up begins."""
+    """With nobody left to listen to, nobody is signalled, and cleaning up begins."""
     node.settling().exited(0, 1).exited(2, 0)
 
-    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
+    assert (node.stage, node.commands) == (Stage.TERMINATING, ())
+    assert node.due_in_s == LINGER_S
 
 
 # TERMINATING and KILLING
-
-
-def test_all_ranks_ended_while_terminating(node):
-    """When the last rank has ended, what the ranks left behind is killed."""
-    node.terminating().exited(0, -TERM)
-    assert node.stage is Stage.TERMINATING
-
-    node.exited(2, 0)
-
-    assert (node.stage, node.commands) == (Stage.KILLING, kill_all())
 
 
 def test_the_grace_ends_with_a_kill(node):
@@ -196,6 +188,7 @@ def test_an_emptied_group_is_closed_and_a_checkpoint_looked_for(node):
     "path",
     [
         "killing",
+        "lingering ticked",
         "leaving ticked",
         "running signalled ticked",
         "launched cannot",
@@ -218,7 +211,7 @@ def test_what_cannot_be_killed_makes_the_node_unfit(node, path):
 def test_the_plan_is_proposed_when_the_search_has_ended(node):
     """The plan is put to all nodes; the pause counts from the first death."""
     first_death_s = node.terminating().now_s
-    node.exited(0, -TERM).exited(2, -TERM).after(1).group_empty().scanned(7)
+    node.exited(0, -TERM).exited(2, -TERM).after(1).emptied().scanned(7)
 
     plan = node.proposed
     assert (plan.restart_at_s, plan.attempt) == (first_death_s + 10, 0)
@@ -273,7 +266,7 @@ def test_nodes_that_do_not_agree_end_the_run(node):
 def test_a_new_attempt_starts_clean(node):
     """Of the attempt before only what the policy needs is remembered."""
     node.running().progressed(5).exited(1, -KILL).exited(0, -TERM).exited(2, -TERM)
-    node.group_empty().scanned(4).echoed().ticked()
+    node.emptied().scanned(4).echoed().ticked()
 
     state = node.state
     assert (state.alive, state.ended, state.failed) == (frozenset(), (), None)
@@ -292,6 +285,7 @@ def test_a_new_attempt_starts_clean(node):
         "running",
         "settling",
         "terminating",
+        "lingering",
         "leaving",
         "deciding",
         "pausing",
@@ -308,7 +302,16 @@ def test_a_lost_guard_ends_everything_at_once(node, stage):
 
 
 @pytest.mark.parametrize(
-    "stage", ["launched", "settling", "terminating", "leaving", "killing", "deciding"]
+    "stage",
+    [
+        "launched",
+        "settling",
+        "terminating",
+        "lingering",
+        "leaving",
+        "killing",
+        "deciding",
+    ],
 )
 def test_limits_start_again_after_a_stall_of_the_agent(node, stage):
     """Time in which the agent itself stood still is nobody else's fault."""

@@ -37,7 +37,7 @@ def test_a_stopped_run_has_the_code_of_its_signal(node, signum, code, status):
     node.running().signalled(signum)
     for rank in range(3):
         node.exited(rank, status)
-    node.group_empty()
+    node.emptied()
 
     close = cmd.CloseAttempt("close_attempt", 0)
     assert node.commands == (close, cmd.Exit("exit", code, "dsup"))
@@ -136,7 +136,7 @@ def test_the_first_signal_decides_the_code(node):
     node.running().signalled(TERM).after(1).signalled(INT)
     for rank in range(3):
         node.exited(rank, -KILL)
-    node.group_empty()
+    node.emptied()
 
     assert node.exit_code == 143
 
@@ -154,7 +154,7 @@ def test_a_stop_while_ranks_are_being_ended_prevents_the_restart(node):
     node.terminating().signalled(TERM)
     assert (node.stage, node.commands) == (Stage.TERMINATING, ())
 
-    node.exited(0, -TERM).exited(2, -TERM).group_empty()
+    node.exited(0, -TERM).exited(2, -TERM).emptied()
 
     assert (node.stage, node.exit_code) == (Stage.OVER, 143)
 

@@ -3,7 +3,6 @@
 from dsup.core import commands as cmd
 from dsup.core.state import Stage
 
-TERM = 15
 KILL_ALL = (cmd.KillAll("kill_all", 0),)
 
 
@@ -54,6 +53,6 @@ def test_kept_helpers_are_left_alone(new_node):
 
 def test_a_failed_run_never_keeps_helpers(new_node):
     """--keep-helpers spares what outlives a success, not what outlives a failure."""
-    node = new_node(keep_helpers=True).terminating().exited(0, -TERM).exited(2, -TERM)
+    node = new_node(keep_helpers=True).lingering().ticked()
 
     assert (node.stage, node.commands) == (Stage.KILLING, KILL_ALL)

@@ -12,33 +12,34 @@ from dsup.core import events as ev
 from dsup.core import machine
 from dsup.core.state import NEVER, Stage
 
-# The columns: how to get there. "leaving" and "pausing" are TERMINATING after success
-# and DECIDING with a plan that was agreed.
+# The columns: how to get there. "lingering" and "leaving" are TERMINATING with no rank
+# alive, after a failure and after success; "pausing" is DECIDING with an agreed plan.
 STORIES = """
-    launched running settling terminating leaving killing deciding pausing over
+    launched running settling terminating lingering leaving killing deciding pausing
+    over
 """.split()
 
 # fmt: off
 TABLE = """
-                    launched    running     settling    terminating leaving     killing  deciding  pausing   over
-launched            -           -           -           -           -           -        -         -         -
-prepared            RUNNING     -           -           -           -           -        -         -         -
-cannot              KILLING     KILLING     -           -           -           -        -         -         -
-rank_started        =           =           =           =           =           =        =         =         -
-rank_exited/0       -           =           =           =           -           =        -         -         -
-rank_exited/1       -           SETTLING    =           =           -           =        -         -         -
-rank_exited/-9      -           TERMINATING TERMINATING =           -           =        -         -         -
-helpers_left        -           -           -           -           =           -        -         -         -
-group_empty         -           -           -           -           KILLING     DECIDING -         -         -
-progressed          =           =           =           =           =           =        =         =         -
-scanned             =           =           =           =           =           =        =         =         -
-plan_agreed         -           -           -           -           -           -        OVER      OVER      -
-signalled/15        KILLING     TERMINATING TERMINATING =           KILLING     =        OVER      OVER      -
-signalled/10        -           =           =           -           -           -        -         -         -
-guard_lost          KILLING     KILLING     KILLING     KILLING     KILLING     =        KILLING   KILLING   -
-loop_stalled        =           -           =           =           =           =        =         -         -
-tick                KILLING     -           TERMINATING KILLING     KILLING     OVER     =         PREPARING -
-tick/early          -           -           -           -           -           -        -         -         -
+                    launched    running     settling    terminating lingering   leaving     killing  deciding  pausing   over
+launched            -           -           -           -           -           -           -        -         -         -
+prepared            RUNNING     -           -           -           -           -           -        -         -         -
+cannot              KILLING     KILLING     -           -           -           -           -        -         -         -
+rank_started        =           =           =           =           =           =           =        =         =         -
+rank_exited/0       -           =           =           =           -           -           =        -         -         -
+rank_exited/1       -           SETTLING    =           =           -           -           =        -         -         -
+rank_exited/-9      -           TERMINATING TERMINATING =           -           -           =        -         -         -
+helpers_left        -           -           -           -           -           =           -        -         -         -
+group_empty         -           -           -           -           KILLING     KILLING     DECIDING -         -         -
+progressed          =           =           =           =           =           =           =        =         =         -
+scanned             =           =           =           =           =           =           =        =         =         -
+plan_agreed         -           -           -           -           -           -           -        OVER      OVER      -
+signalled/15        KILLING     TERMINATING TERMINATING =           =           KILLING     =        OVER      OVER      -
+signalled/10        -           =           =           -           -           -           -        -         -         -
+guard_lost          KILLING     KILLING     KILLING     KILLING     KILLING     KILLING     =        KILLING   KILLING   -
+loop_stalled        =           -           =           =           =           =           =        =         -         -
+tick                KILLING     -           TERMINATING KILLING     KILLING     KILLING     OVER     =         PREPARING -
+tick/early          -           -           -           -           -           -           -        -         -         -
 """  # noqa: E501
 # fmt: on
 

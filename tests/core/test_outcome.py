@@ -12,7 +12,7 @@ def end(node, deaths):
     """Let ranks end in order, then the clean-up, then the search."""
     for rank, status, dying in deaths:
         node.exited(rank, status, dying)
-    return node.group_empty().scanned()
+    return node.emptied().scanned()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_pause_counts_from_the_first_death_whoever_was_first(node):
     """A rank that takes long to be taken down does not lengthen the pause."""
     node.running().exited(1, 1, (2,))
     first_death_s = node.now_s
-    node.after(1).exited(0, 1).after(0.5).exited(2, -KILL).group_empty().scanned(0)
+    node.after(1).exited(0, 1).after(0.5).exited(2, -KILL).emptied().scanned(0)
 
     assert node.proposed.restart_at_s == first_death_s + 10
 
@@ -81,7 +81,7 @@ def fail_after(node, lived_s, *, step=None, checkpoint=None):
     node.running().after(lived_s)
     if step is not None:
         node.progressed(step)
-    node.exited(1, -KILL).exited(0, -TERM).exited(2, -TERM).group_empty()
+    node.exited(1, -KILL).exited(0, -TERM).exited(2, -TERM).emptied()
     return node.scanned(checkpoint).echoed()
 
 

@@ -121,6 +121,25 @@ def test_the_scribe_outlives_its_agent_for_the_last_words(scribe_agent):
     assert a.log() == b"last words\n"
 
 
+@pytest.mark.slow
+def test_the_last_words_come_whatever_was_spent(scribe_agent):
+    """A run that ends while no scribe may be started yet gets one more for its end."""
+    a = scribe_agent(speed=5)
+    a.start()
+    for _ in range(6):
+        a.order("kill_scribe", signal.SIGKILL)
+        a.wait_for("scribe_lost")
+        (pid,) = a.wait_for("pid")
+    assert pid is None
+    a.order("say", "dsup: the verdict")
+    a.order("journal", '{"n": 1}')
+
+    assert a.end()
+    assert a.wait_for("unsaid") == [[]]
+    assert b"dsup: the verdict\n" in a.shown()
+    assert a.journal() == ['{"n": 1}']
+
+
 def test_a_terminals_signals_do_not_end_it(scribe_agent):
     """Ctrl-C, Ctrl-Z and what else the whole foreground gets is not for the scribe."""
     a = scribe_agent()

@@ -26,7 +26,8 @@ def failed(running, events, job):
     told = running(job).tell(events.exited(5.0, 1, -KILL))
     for rank in (0, 2, 3):
         told.tell(events.exited(5.1, rank, -TERM))
-    return told.tell(events.group_empty(5.2)).tell(events.scanned(5.5))
+    told.tell(events.group_empty(5.2)).tell(events.group_empty(5.2))
+    return told.tell(events.scanned(5.5))
 
 
 # The start
@@ -122,6 +123,27 @@ def test_a_decisive_death_among_the_listened_to_is_told(running, events, job):
     )
 
 
+@pytest.mark.parametrize("status", [1, -KILL])
+def test_a_last_death_among_the_listened_to_ends_nobody(running, events, job, status):
+    """Where nobody is left to be ended, nobody is said to be."""
+    story = running(job).tell(events.exited(5.0, 1, 1))
+    for rank in (0, 2):
+        story.tell(events.exited(5.1, rank, 1))
+
+    assert story.tell(events.exited(5.2, 3, status)).said == ""
+
+
+def test_helpers_of_a_failure_that_are_killed_are_told(running, events, job):
+    """Whoever started a server in a rank finds out what ended it."""
+    story = running(job).tell(events.exited(5.0, 1, -KILL))
+    for rank in (0, 2, 3):
+        story.tell(events.exited(5.1, rank, -TERM))
+
+    assert story.tell(events.tick(6.1)).said == (
+        "what the ranks left behind did not end: SIGKILL"
+    )
+
+
 def test_deaths_after_the_first_are_not_told(running, events, job):
     """Victims do not scroll the first death away."""
     story = running(job).tell(events.exited(5.0, 1, -KILL))
@@ -198,7 +220,7 @@ def test_a_stopped_run_ends_with_its_code_and_its_logs(running, events, job):
     story = running(job).tell(events.signalled(5.0, TERM))
     for rank in range(4):
         story.tell(events.exited(5.5, rank, 0))
-    story.tell(events.group_empty(5.6))
+    story.tell(events.group_empty(5.6)).tell(events.group_empty(5.6))
 
     assert story.said == "stopped by SIGTERM, exit code 143; logs in /runs/r1"
 
@@ -292,8 +314,9 @@ def test_what_cannot_be_killed_is_named(running, events, job):
 
     assert story.said == (
         "cannot end rank 3 (pid 4003), because a process does not end even after "
-        "SIGKILL: this node is unfit, look at /proc/PID/stack and the kernel log, "
-        "then reboot it"
+        "SIGKILL: in state D the node is unfit (look at /proc/PID/stack and the "
+        "kernel log, then reboot it); one that has become another user's must be ended "
+        "by that user"
     )
 
 

@@ -199,10 +199,7 @@ def _propose(state: State, at_s: float) -> Decision:
         failed_attempts=failure.failed_attempts,
         signature=(failure.cause, failure.rank, failure.status),
     )
-    command = cmd.Propose(
-        "propose", state.attempt, plan.restart_at_s, plan.code, plan.reason
-    )
-    return proposed, (command,)
+    return proposed, (cmd.Propose("propose", state.attempt, *plan),)
 
 
 def _on_plan_agreed(state: State, event: ev.PlanAgreed) -> Decision:

@@ -72,7 +72,7 @@ def _lines(  # noqa: C901 (one case an event)
             return _over(after, view)
         case ev.RankExited() if before.failed is None and after.failed:
             return _first_death(after, view)
-        case ev.RankExited() if entered is Stage.TERMINATING and after.failed:
+        case ev.RankExited() if entered is Stage.TERMINATING and after.alive:
             return _decisive_death(event, after, view)
         case ev.HelpersLeft() if after.succeeded:
             return _helpers(event, after)
