@@ -245,7 +245,9 @@ class Attempt:
 
     def _ready(self) -> None:
         if self._found.error:
-            reason = f"cannot look for a checkpoint, because {self._found.error}"
+            reason = self._found.error
+            if not reason.startswith("cannot "):
+                reason = f"cannot look for a checkpoint, because {reason}"
             if self._found.refused and self._number == 0:
                 self._cannot("config_error", reason, WRONG_CALL)
             else:

@@ -1,8 +1,7 @@
 """Start a launcher as its users do, watch it from outside, and leave nothing behind.
 
-``DSUP_TEST_LAUNCHER`` is the command to test (default: ``python -m dsup launch``). With
-``DSUP_TEST_LAUNCHER=torchrun`` the rows that torchrun satisfies prove the harness: the
-options that only dsup has are dropped, and tests marked ``dsup_only`` are skipped.
+``DSUP_TEST_LAUNCHER`` is the command to test. With ``torchrun`` the rows that torchrun
+satisfies prove the harness: options and tests of dsup alone are left out.
 """
 
 import ctypes
@@ -160,8 +159,8 @@ class Run:
             start_new_session=True,
             **how,
         )
-        pipes = (self.process.stdout, self.process.stderr)
-        self._outputs = [Output(pipe) for pipe in pipes if pipe]
+        pipes = filter(None, (self.process.stdout, self.process.stderr))
+        self._outputs = list(map(Output, pipes))
         return self
 
     def events(self, name=""):

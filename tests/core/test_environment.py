@@ -127,9 +127,7 @@ def test_a_default_gives_way_to_the_users_value(name, value):
         pytest.param(90.25, "91", "90.25", id="a fraction"),
     ],
 )
-def test_a_communication_timeout_is_a_number_that_torch_reads(
-    limit_s, for_torch, ours
-):
+def test_a_communication_timeout_is_a_number_that_torch_reads(limit_s, for_torch, ours):
     """Torch reads an integer as far as it is one: 1.2e+06 would be one second."""
     found = for_rank(comm_timeout_s=limit_s)
 

@@ -133,15 +133,16 @@ def test_no_answer_is_an_empty_answer(drive, work):
 def test_an_aide_that_was_given_up_is_still_an_aide_until_it_has_gone(drive):
     """In state D it may stay for ever: it is not to be taken for a rank's helper."""
     facts = drive(
-        HANGING
-        + """
-turn_until(lambda: heard)
-(pid,) = aides.pids
-os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-given_up = pid in aides.pids
-aides.expire(time.monotonic())
-tell(given_up=given_up, collected=pid not in aides.pids)
-"""
+        """
+        def done(_):
+            heard.append(pid in aides.pids)
+
+        limit_s = time.monotonic() + 0.05
+        aides.start(lambda: signal.pause() or b"", limit_s, done)
+        (pid,) = aides.pids
+        turn_until(lambda: not aides.pids)
+        tell(given_up=heard == [True], collected=not os.path.exists(f"/proc/{pid}"))
+        """
     )
 
     assert facts == {"given_up": True, "collected": True}
@@ -237,10 +238,10 @@ def test_a_hanging_aide_holds_nothing_open(drive):
         (pid,) = aides.pids
         for _ in range(2000):
             links = {os.readlink(f"/proc/{pid}/fd/{n}") for n in (0, 1, 2)}
-            if links == {"/dev/null"}:
+            left = len(os.listdir(f"/proc/{pid}/fd"))
+            if links == {"/dev/null"} and left == 4:
                 break
             select.select([], [], [], 0.005)
-        left = len(os.listdir(f"/proc/{pid}/fd"))
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 2)
         os.close(into_out)
@@ -276,6 +277,24 @@ def test_where_no_aide_can_be_made_the_answer_is_empty(drive, limit):
     )
 
     assert facts == {"heard": [""], "pids": 0}
+
+
+def test_the_end_of_the_run_hurries_all_but_lasting_aides(drive):
+    """What nobody else will do, as removing a TMPDIR, keeps the time it was given."""
+    facts = drive(
+        """
+        limit_s = time.monotonic() + 10
+        aides.start(lambda: signal.pause(), limit_s, heard.append)
+        aides.start(lambda: b"", limit_s + 5, heard.append, lasting=True)
+        aides.hurry(limit_s - 9)
+        soon = aides.deadline() == limit_s - 9
+        aides.expire(limit_s - 8)
+        tell(soon=soon, heard=len(heard), lasting=aides.deadline() == limit_s + 5)
+        turn_until(lambda: not aides.pids)
+        """
+    )
+
+    assert facts == {"soon": True, "heard": 1, "lasting": True}
 
 
 def test_only_those_whose_time_is_up_are_given_up(drive):

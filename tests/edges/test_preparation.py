@@ -151,6 +151,50 @@ def test_no_checkpoint_is_an_answer(tmp_path, which):
     assert preparation.decode(preparation.search(where)) == Found()
 
 
+def link_to_itself(path):
+    """Make a link that leads nowhere but to itself."""
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "refused"),
+    [
+        pytest.param(Path.touch, True, id="a file"),
+        pytest.param(link_to_itself, False, id="what cannot be opened"),
+    ],
+)
+def test_what_is_no_directory_is_told_from_storage_that_fails(tmp_path, make, refused):
+    """Trying again cures the one perhaps, and the other never."""
+    make(tmp_path / "ckpt")
+
+    answer = preparation.search(Location(str(tmp_path / "ckpt"), ""))
+    found = preparation.decode(answer)
+
+    assert found.refused is refused
+    assert found.error.startswith(f"cannot look for checkpoints in {tmp_path}/ckpt")
+    assert found.step is None
+
+
+@pytest.mark.root
+def test_a_directory_of_somebody_else_is_no_failing_storage():
+    """No permission now is none later."""
+    with tempfile.TemporaryDirectory(prefix="t-") as shared:
+        code = (
+            "import os, sys; from dsup.edges import preparation; "
+            "import dsup_runtime.checkpoints, json; os.setuid(65534); "
+            "where = preparation.Location(sys.argv[1], ''); "
+            "print(preparation.decode(preparation.search(where)).refused)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, shared],
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+
+    assert done.stdout == "True\n"
+
+
 def test_checkpoints_of_another_layout_are_noticed(tmp_path):
     """A directory full of somebody else's checkpoints is not an empty one."""
     for name in ("step_5.pt", "step_10.pt", ".hidden", "latest"):
@@ -196,8 +240,31 @@ def test_a_temporary_directory_goes_with_all_that_is_in_it(tmp_path):
         listener.bind(str(tmp_dir / "s"))
     os.mkfifo(tmp_dir / "fifo")
 
-    assert preparation.remove(str(tmp_dir)) == b""
+    assert preparation.remove(str(tmp_dir)) == preparation.REMOVED
     assert not tmp_dir.exists()
+
+
+@pytest.mark.root
+def test_what_cannot_be_removed_is_not_said_to_be():
+    """A rank that became another user may have left files of that user's."""
+    with tempfile.TemporaryDirectory(prefix="t-") as shared:
+        Path(shared).chmod(0o755)
+        tmp_dir = Path(shared, "dsup-1")
+        (tmp_dir / "of-root" / "deep").mkdir(parents=True)
+        tmp_dir.chmod(0o777)
+        code = (
+            "import os, shutil, sys; from dsup.edges import preparation; "
+            "os.setuid(65534); print(preparation.remove(sys.argv[1]))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_dir)],
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+
+        assert tmp_dir.exists()
+    assert done.stdout == "b''\n"
 
 
 def test_removing_follows_no_links(tmp_path):
@@ -220,4 +287,4 @@ def test_removing_follows_no_links(tmp_path):
 
 def test_removing_what_is_not_there_is_no_error(tmp_path):
     """Somebody else may have tidied up before."""
-    assert preparation.remove(str(tmp_path / "none")) == b""
+    assert preparation.remove(str(tmp_path / "none")) == preparation.REMOVED

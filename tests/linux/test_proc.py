@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -100,6 +101,35 @@ def test_the_dead_are_dying_until_they_are_collected(shell):
 
     assert before == (False, True)
     assert (proc.is_dying(pid), proc.is_alive(pid)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        pytest.param("exit 0", 0, id="success"),
+        pytest.param("exit 3", 3, id="an exit code"),
+        pytest.param("kill -KILL $$", -signal.SIGKILL, id="a signal"),
+    ],
+)
+def test_the_status_of_the_dead_can_be_read_before_it_is_collected(line, status):
+    """A debugger may collect a child first, and its parent need not wait for that."""
+    with subprocess.Popen(["sh", "-c", line]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        found = proc.wait_status(process.pid)
+
+    assert os.waitstatus_to_exitcode(found) == status
+
+
+@pytest.mark.root
+def test_proc_of_another_pid_namespace_is_not_ours():
+    """There the numbers that are ours are somebody else's."""
+    code = "from dsup.linux import proc; print(proc.is_own())"
+    inside = ["unshare", "--pid", "--fork", sys.executable, "-c", code]
+    found = subprocess.run(inside, capture_output=True, check=True, text=True)
+
+    assert found.stdout == "False\n"
+    assert proc.is_own()
 
 
 def test_what_is_missing_is_absent():

@@ -92,7 +92,7 @@ def remove(tmp_dir: str) -> bytes:
         import shutil
 
         shutil.rmtree(tmp_dir, ignore_errors=True)
-    return REMOVED
+    return b"" if os.path.lexists(tmp_dir) else REMOVED
 
 
 def decode(answer: bytes) -> Found:
@@ -115,8 +115,7 @@ def _answer(work: Callable[[], Found]) -> bytes:
         found = work()
     except Exception as error:  # noqa: BLE001 (nobody else would ever hear of it)
         refused = isinstance(error.__cause__ or error, _REFUSALS)
-        reason = str(error).removeprefix("cannot look for a checkpoint, because ")
-        found = Found(error=reason[:_REASON_MAX_CHARS], refused=refused)
+        found = Found(error=str(error)[:_REASON_MAX_CHARS], refused=refused)
     return json.dumps(found).encode()
 
 
