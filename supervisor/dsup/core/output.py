@@ -6,6 +6,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 Console: TypeAlias = Literal["none", "raw", "prefixed"]
 
+Tone: TypeAlias = Literal["plain", "warning", "failure"]
+"""How grave a line of dsup's own is; it decides its colour."""
+
 
 class Route(NamedTuple):
     """Where one stream of one rank goes.
@@ -42,6 +45,8 @@ class Output(NamedTuple):
         max_bytes: a log file is rotated when it has grown past this; None for never.
         colour: dsup's own lines and prefixes are coloured.
         status: one status line is kept at the bottom of the terminal.
+        keep_runs: older run directories of this node beyond so many are removed; None
+            keeps all.
     """
 
     ranks: tuple[RankOutput, ...]
@@ -50,3 +55,4 @@ class Output(NamedTuple):
     max_bytes: int | None = None
     colour: bool = False
     status: bool = False
+    keep_runs: int | None = None
