@@ -78,7 +78,7 @@ def test_an_attempt_starts_after_one_that_could_not(launch, taken):
     assert b"started" in process.stdout.read()
 
 
-@pytest.mark.parametrize("limit", [16, 64, 247])
+@pytest.mark.parametrize("limit", [16, 64, 307])
 def test_too_few_descriptors_are_refused_beforehand(launch, limit):
     """In the middle of a run nothing could be done about it any more."""
     wrap = ["prlimit", f"--nofile={limit}"]
@@ -87,7 +87,7 @@ def test_too_few_descriptors_are_refused_beforehand(launch, limit):
     assert process.returncode == 2
     assert stderr.decode() == (
         f"dsup: cannot supervise 30 ranks, because only {limit} descriptors may be "
-        "open (raise ulimit -n to 248)\n"
+        "open (raise ulimit -n to 308)\n"
     )
 
 

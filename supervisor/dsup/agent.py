@@ -42,8 +42,8 @@ LAST_AIDES_S: Final = 1.0
 _KILL_ROUND_S: Final = 0.05
 _NICE: Final = -5
 _DESCRIPTORS: Final = 128
-# The scribe has the most: two pipes and two files.
-_DESCRIPTORS_A_RANK: Final = 4
+# The scribe has the most: two pipes, two files, and the index of each.
+_DESCRIPTORS_A_RANK: Final = 6
 
 
 def run(job: Job, guardian: Guardian) -> int:
@@ -137,6 +137,7 @@ class Agent:
         while self._look_for_leftovers():
             self._answer()
         tree.reap_adopted(self._owned)
+        self._recorder.show_status(self._state, self._attempt.step())
         self._recorder.on_tick()
 
     @property
@@ -212,15 +213,20 @@ class Agent:
             reason = f"cannot start rank {len(started)}, because {error.strerror}"
             advice = "(raise the limit of processes: ulimit -u, pids.max)"
             self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
-        self._recorder.start(number, started)
+        self._recorder.start(number, () if self._job.output.inherit else started)
         self._be_quick()
 
     def _start_ranks(self) -> Iterator[group.Rank]:
         page = self._attempt.page
         if page is None:
             raise DsupError("cannot start ranks, because nothing was prepared")
-        argv = command_line(self._job, self._attempt.view().resume_from)
-        return self._ranks.spawn(argv, self._attempt.environments(), page.fd)
+        resume_from = self._attempt.view().resume_from
+        starts = (
+            group.Start(command_line(self._job, rank, resume_from), environment)
+            for rank, environment in enumerate(self._attempt.environments())
+        )
+        inherit = self._job.output.inherit
+        return self._ranks.spawn(starts, page.fd, inherit=inherit)
 
     def _be_quick(self) -> None:
         """Ask for the processor before busy ranks; only root is given it."""

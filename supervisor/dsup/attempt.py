@@ -285,6 +285,7 @@ class Attempt:
             grace_s=job.spec.grace_s,
             comm_timeout_s=job.comm_timeout_s,
             error_files=job.rank_logs,
+            choices=job.choices,
         )
 
 

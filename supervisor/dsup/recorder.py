@@ -15,16 +15,19 @@ from dsup.core.commands import Command
 from dsup.core.events import Event
 from dsup.core.exits import signal_name
 from dsup.core.job import Job
+from dsup.core.output import Tone
 from dsup.core.state import NEVER, State
 from dsup.edges.group import Rank
 from dsup.edges.loop import Loop
 from dsup.linux.console import say as say_now
 from dsup.linux.guardian import Will
-from dsup.report import console
+from dsup.report import console, voice
+from dsup.report.status import StatusText
 from dsup_runtime import contract
 
 if TYPE_CHECKING:
-    from dsup.edges.scribe.link import Report, Scribe
+    from dsup.edges.scribe.link import Scribe
+    from dsup.edges.scribe.reports import Report
 
 
 class Recorder:
@@ -49,7 +52,8 @@ class Recorder:
         self._scribe: Scribe | None = None
         self._written = 0
         self._unwritten: list[Event | Command] = []
-        self._unsaid: list[str] = []
+        self._unsaid: list[tuple[str, Tone]] = []
+        self._status = StatusText()
 
     @property
     def pids(self) -> set[int]:
@@ -78,12 +82,31 @@ class Recorder:
         self, before: State, event: Event, after: State, view: console.View
     ) -> None:
         """Say on the console what a person should know of an event."""
-        for line in console.lines(before, event, after, view):
-            self.say(line)
+        said = console.lines(before, event, after, view)
+        for line in said:
+            self.say(line, console.tone(event, after))
+        if not said and self._job.voice.level == "verbose":
+            self.say(voice.detail(event))
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, tone: Tone = "plain") -> None:
         """Print a line of dsup's own."""
-        self._unsaid.append(f"dsup: {console.printable(text)}")
+        how = self._job.voice
+        if text and voice.is_said(tone, how.level):
+            wall_s = time.clock_gettime(time.CLOCK_REALTIME)
+            line = voice.worded(console.printable(text), tone, how, wall_s)
+            self._unsaid.append((line, tone))
+
+    def show_status(self, state: State, step: int | None) -> None:
+        """Have a terminal's status line tell how it stands, at most once a second.
+
+        Args:
+            state: how it stands.
+            step: the last step that all ranks finished; None if they do not tell.
+        """
+        if self._scribe and self._job.output.status:
+            text = self._status.news(state, step, time.monotonic())
+            if text is not None:
+                self._scribe.status(text)
 
     def say_deaf(self, ranks: list[int], signum: int) -> None:
         """Say to which ranks a signal was not passed on."""
@@ -119,8 +142,8 @@ class Recorder:
         for item in self._unwritten:
             self._written += 1
             self._scribe.journal(journal.encode(self._written, item))
-        for line in self._unsaid:
-            self._scribe.say(line)
+        for line, tone in self._unsaid:
+            self._scribe.say(line, tone)
         self._unwritten, self._unsaid = [], []
 
     def end(self) -> None:
@@ -154,6 +177,8 @@ class Recorder:
                     if self._scribe and not report.complete:
                         for line in self._scribe.unsaid():
                             say_now(line)
+                case "tails":
+                    os.close(report.fd)
                 case "scribe_lost":
                     continue  # another follows by itself
         self._note_pid()
@@ -170,6 +195,7 @@ class Recorder:
         settings = Settings(
             run_dir=self._job.run_dir,
             local_world_size=self._job.spec.world_size,
+            output=self._job.output,
             rank_logs=self._job.rank_logs,
             file_mode=0o600 if private else 0o666,
             dir_mode=0o700 if private else 0o777,

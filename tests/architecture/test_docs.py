@@ -9,6 +9,7 @@ import pytest
 from dsup.core import commands, events, exits
 
 DSUP_VARIABLE = re.compile(r"(?:DSUP|PET)_[A-Z0-9_]*[A-Z0-9]")
+VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*[A-Z0-9]")
 
 
 def headings(section):
@@ -93,7 +94,7 @@ def test_every_option_names_its_variables_in_the_runbook(docs, options):
         for option in options
         for entry in entries
         if spelling(option) & set(headings(f"### {entry}")[0])
-        and readable & set(DSUP_VARIABLE.findall(entry)) != set(variables_of(option))
+        and readable & set(VARIABLE.findall(entry)) != set(variables_of(option))
     ]
 
     assert wrong == []
@@ -152,7 +153,12 @@ def test_every_variable_is_in_the_glossary(docs, options, sources):
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and DSUP_VARIABLE.fullmatch(node.value)
-    } | {variable for option in options for variable in variables_of(option)}
+    } | {
+        variable
+        for option in options
+        for variable in variables_of(option)
+        if DSUP_VARIABLE.fullmatch(variable)
+    }
     in_docs = {
         word
         for title in (

@@ -140,12 +140,13 @@ def test_arguments_of_the_script_are_its_own(run):
 
 @pytest.mark.dsup_only
 def test_dollars_are_kept(run):
-    """B9: arguments are no templates."""
-    run.start("", "*:argv", "a$$b", "$local_rank", "${local_rank}")
+    """B9: torchrun's macro is filled in, and no other dollar is touched."""
+    words = ("a$$b", "$HOME", "$${local_rank}", "$local_rank", "${local_rank}")
+    run.start("", "*:argv", *words)
 
     assert run.ended() == 0, run.console()
     (event,) = run.events("argv")
-    assert event.argv[2:] == ["a$$b", "$local_rank", "${local_rank}"]
+    assert event.argv[2:] == ["a$$b", "$HOME", "$${local_rank}", "0", "0"]
 
 
 def test_module_runs_as_module(run):

@@ -5,9 +5,26 @@ from typing import NamedTuple
 
 import pytest
 
+from dsup.cli.build import Call, build
+from dsup.cli.launch import launch, origins
 from dsup.cli.main import run
+from dsup.cli.terminal import Terminal
 
-OTHERS = ("DSUP_", "PET_", "CUDA_VISIBLE", "STATE_DIRECTORY", "OMP_", "PYTHON_EXEC")
+OTHERS = (
+    "CI",
+    "CUDA_VISIBLE",
+    "DSUP_",
+    "FORCE_COLOR",
+    "HIP_VISIBLE",
+    "LOGLEVEL",
+    "NO_COLOR",
+    "OMP_",
+    "PET_",
+    "PYTHON_EXEC",
+    "STATE_DIRECTORY",
+    "TORCH_ELASTIC",
+    "TORCHELASTIC",
+)
 
 
 class Said(NamedTuple):
@@ -68,3 +85,16 @@ def dry(dsup):
         return said
 
     return call
+
+
+@pytest.fixture
+def job(home):
+    """Give ``job(*words, talks, shows)``: the job of a call, nothing of it made."""
+
+    def make(*words, talks=False, shows=False):
+        with launch.make_context("launch", [*words, "train.py"]) as context:
+            terminal = Terminal(talks=talks, shows=shows)
+            call = Call(context.params, origins(context), os.environ, terminal)
+            return build(call, dry=True)
+
+    return make

@@ -75,12 +75,18 @@ def test_several_pauses_are_kept_in_order(dry):
     assert "  1 2.5 90 " in dry("--backoff", "1,2.5,90", "train.py").out
 
 
-@pytest.mark.parametrize("value", ["1", "true"])
-def test_a_flag_can_come_from_the_environment(dry, monkeypatch, value):
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        *((word, "True") for word in ("1", "true", "yes", "TRUE")),
+        *((word, "False") for word in ("0", "false", "no")),
+    ],
+)
+def test_a_flag_can_come_from_the_environment(dry, monkeypatch, value, read):
     """PET_* flags are 1 or 0 for torchrun; words do as well."""
     monkeypatch.setenv("PET_STANDALONE", value)
 
-    assert dry("train.py").options()["standalone"] == ("True", "PET_STANDALONE")
+    assert dry("train.py").options()["standalone"] == (read, "PET_STANDALONE")
 
 
 PYTHON = sys.executable
@@ -92,6 +98,11 @@ PYTHON = sys.executable
         pytest.param("train.py", f"{PYTHON} -u train.py", id="script"),
         pytest.param("-m pkg.train", f"{PYTHON} -u -m pkg.train", id="module"),
         pytest.param("--no-python true", "true", id="program"),
+        pytest.param(
+            "train.py a$$b ${rank}",
+            f"{PYTHON} -u train.py 'a$$b' '${{rank}}'",
+            id="dollars",
+        ),
         pytest.param(
             "train.py --nproc 8 --max_restarts=1 -- -m --help",
             f"{PYTHON} -u train.py --nproc 8 --max_restarts=1 -- -m --help",
@@ -109,6 +120,41 @@ def test_another_interpreter_is_asked_for_as_torchrun_does(dry, monkeypatch):
     monkeypatch.setenv("PYTHON_EXEC", "/opt/python")
 
     assert dry("train.py").command() == "/opt/python -u train.py"
+
+
+def test_a_script_can_be_run_by_path(dry):
+    """--run-path has the rank's interpreter run it, with its own arguments."""
+    command = dry("--run-path", "--no-python", "train.py", "-x").command()
+
+    assert command.startswith(f"{PYTHON} -u -c 'import runpy, sys;")
+    assert command.endswith(" train.py -x")
+
+
+def test_ranks_whose_commands_differ_are_listed_each(dry):
+    """What is filled in is seen."""
+    said = dry("--nproc", "2", "train.py", "--gpu=${local_rank}")
+
+    assert f"  {PYTHON} -u train.py --gpu=0\n  {PYTHON} -u train.py --gpu=1\n" in (
+        said.out
+    )
+
+
+def test_virtual_local_ranks_see_one_gpu_each(dry, monkeypatch):
+    """Every rank is the first on the node, with its own entry of the parent's list."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 5")
+
+    variables = dry("--nproc", "2", "--virtual-local-rank", "train.py").variables()
+
+    assert variables["LOCAL_RANK"] == ("0", "dsup")
+    assert variables["CUDA_VISIBLE_DEVICES"] == ("4 ... 5", "dsup")
+    assert variables["RANK"] == ("0 ... 1", "dsup")
+
+
+def test_virtual_local_ranks_without_a_list_are_numbered(dry):
+    """Where the parent hides no GPU, the local rank is the GPU."""
+    variables = dry("--nproc", "2", "--virtual-local-rank", "train.py").variables()
+
+    assert variables["CUDA_VISIBLE_DEVICES"] == ("0 ... 1", "dsup")
 
 
 def test_a_dry_run_shows_the_command_of_a_restart(dry):
@@ -163,6 +209,47 @@ def test_how_many_ranks_a_word_stands_for(value, visible, count):
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
 
     assert rank_count(value, environment) == count
+
+
+def test_hip_has_a_list_of_its_own(tmp_path):
+    """On AMD's GPUs HIP_VISIBLE_DEVICES counts where CUDA's variable is not set."""
+    assert rank_count("gpu", {"HIP_VISIBLE_DEVICES": "0,1,2"}, str(tmp_path)) == 3
+    both = {"HIP_VISIBLE_DEVICES": "0,1,2", "CUDA_VISIBLE_DEVICES": "0"}
+    assert rank_count("gpu", both, str(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "count"),
+    [
+        pytest.param(
+            {
+                "dev/nvidia0": "",
+                "dev/nvidia11": "",
+                "dev/nvidiactl": "",
+                "dev/nvidia-uvm": "",
+            },
+            2,
+            id="NVIDIA",
+        ),
+        pytest.param(
+            {
+                "sys/class/kfd/kfd/topology/nodes/0/properties": "simd_count 0\n",
+                "sys/class/kfd/kfd/topology/nodes/1/properties": "a 1\nsimd_count 304",
+                "sys/class/kfd/kfd/topology/nodes/2/properties": "simd_count 304\n",
+            },
+            2,
+            id="AMD, the processor left out",
+        ),
+    ],
+)
+def test_gpus_are_counted_without_any_library(tmp_path, files, count):
+    """Where no list hides them, the drivers' device files are counted."""
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    assert rank_count("auto", {}, str(tmp_path)) == count
 
 
 @pytest.mark.parametrize("visible", ["", "-1", " , "])

@@ -32,8 +32,50 @@ WRONG = [
     ),
     ("launch --resume-arg=--resume train.py", "because it has no {path}"),
     ("launch --log-dir train.py/logs train.py", "cannot make a run directory in"),
-    ("lunch", "no such command 'lunch'"),
+    ("launch --nprocs 2 train.py", "no such option '--nprocs'"),
+    ("launch --max-restart-s 2 train.py", "Did you mean one of: '--max-restarts',"),
+    ("launch --n 2 train.py", "option '--n' could be --nnodes, --no-python"),
+    ("launch --nproc xpu train.py", "'xpu' is not a number from 1 to 4096"),
+    ("launch --standalone=1 train.py", "option '--standalone' does not take a value"),
+    ("launch -r 4 train.py", "'4' is neither 0 (none), 1 (stdout)"),
+    ("launch -r 0:1,1 train.py", "'0:1,1' is neither 0 (none)"),
+    ("launch --tee 0:9 train.py", "'0:9' is neither 0 (none)"),
+    ("launch -t= train.py", "'=' is neither 0 (none)"),
+    ("launch --local-ranks-filter 0-3 train.py", "'0-3' is not a list of local ranks"),
+    ("launch --log-max-size 1X train.py", "'1X' is not a size from 4K on"),
+    ("launch --log-max-size 10 train.py", "'10' is not a size from 4K on"),
+    ("launch --keep-runs -1 train.py", "-1 is not in the range"),
+    ("launch --stdio tty train.py", "'tty' is not one of 'auto', 'inherit', 'pipe'"),
+    ("launch --stdio inherit -t 3 train.py", "cannot use --stdio inherit with --tee"),
+    ("launch --stdio inherit -r 1 train.py", "--stdio inherit with --redirects"),
+    ("launch -q -v train.py", "cannot use -q with -v"),
+    ("launch --log-format xml train.py", "'xml' is not one of 'text', 'json'"),
+    ("launch --nnodes 2 train.py", "--nnodes 2, because dsup does one node so far"),
+    ("launch --nnodes 1:4 train.py", "--nnodes 1:4, because dsup does one node so"),
+    ("launch --nnodes 2:1 train.py", "'2:1', because it is neither N nor MIN:MAX"),
+    ("launch --nnodes 1:2:3 train.py", "'1:2:3', because it is neither N nor"),
+    ("launch --nnodes 0 train.py", "'0', because it is neither N nor MIN:MAX"),
+    ("launch --nnodes two train.py", "'two', because it is neither N nor MIN:MAX"),
+    ("launch --node-rank 1 train.py", "cannot be node 1, because"),
+    ("launch --node-rank x train.py", "'x' is not a valid integer"),
+    ("launch --rdzv-backend etcd train.py", "'etcd', because only static or c10d"),
+    ("launch --rdzv-endpoint a:b train.py", "'a:b', because it is not HOST[:PORT]"),
+    ("launch --rdzv-conf timeout train.py", "'timeout', because it is not KEY=VALUE"),
+    ("launch --start-method fork train.py", "'fork', because only spawn is possible"),
+    (
+        "launch --event-log-handler console train.py",
+        "'console', because only null is possible: events are in events.jsonl",
+    ),
+    ("launch --logs-specs mine train.py", "'mine', because only default is possible"),
+    ("launch --monitor-interval soon train.py", "'soon' is not a number of seconds"),
+    ("launch --numa-binding near train.py", "'near' is not one of 'node', 'socket'"),
+    ("launch --print-completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ("launch --run-path nosuch.zip", "cannot run nosuch.zip, because there is no such"),
+    ("completion", "Choose from: bash, zsh, fish"),
+    ("completion csh", "'csh' is not one of 'bash', 'zsh', 'fish'"),
+    ("lunch", "no such command 'lunch'. Did you mean 'launch'?"),
     ("--bogus", "no such option '--bogus'"),
+    ("--version=1", "option '--version' does not take a value"),
 ]
 
 
@@ -57,6 +99,10 @@ def test_a_wrong_call_is_refused_in_one_line(dsup, call, why):
         ("PET_MAX_RESTARTS", "-3"),
         ("PET_STANDALONE", "perhaps"),
         ("DSUP_BACKOFF", "-1"),
+        ("PET_TEE", "9"),
+        ("DSUP_LOG_MAX_SIZE", "big"),
+        ("PET_VIRTUAL_LOCAL_RANK", "maybe"),
+        ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "-2"),
     ],
 )
 def test_a_wrong_variable_is_refused_as_its_option_is(
@@ -70,6 +116,51 @@ def test_a_wrong_variable_is_refused_as_its_option_is(
     assert said.code == 2
     assert repr(value) in said.err or value in said.err
     assert said.err.startswith("dsup: cannot run dsup launch, because ")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words", "why"),
+    [
+        pytest.param(
+            {"TORCHELASTIC_HEALTH_CHECK_PORT": "8080"},
+            [],
+            "TORCHELASTIC_HEALTH_CHECK_PORT=8080, because dsup has no such server",
+            id="a health port",
+        ),
+        pytest.param(
+            {"CUDA_VISIBLE_DEVICES": "4"},
+            ["--virtual-local-rank", "--nproc", "2"],
+            "cannot give each of 2 ranks a GPU (--virtual-local-rank), because "
+            "CUDA_VISIBLE_DEVICES=4 has 1",
+            id="too few GPUs for virtual local ranks",
+        ),
+        pytest.param(
+            {"PATH": "/nowhere"},
+            ["--numa-binding", "node"],
+            "cannot use --numa-binding node, because there is no numactl on PATH",
+            id="no numactl",
+        ),
+        pytest.param(
+            {"PET_NNODES": "2"},
+            [],
+            "cannot run with --nnodes 2, because dsup does one node so far",
+            id="several nodes by variable",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_do(
+    dsup, monkeypatch, variables, words, why
+):
+    """The reason, then the replacement in brackets; nothing is started."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    said = dsup("launch", *words, "train.py")
+
+    assert said.code == 2
+    assert why in said.err
+    assert said.err.endswith(")\n")
+    assert said.err.count("\n") == 1
 
 
 def test_a_script_that_cannot_be_read_is_refused_once(dsup, home):

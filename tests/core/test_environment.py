@@ -238,3 +238,36 @@ def test_ranks_do_not_share_what_is_theirs():
         "RANK LOCAL_RANK ROLE_RANK DSUP_HEARTBEAT TORCHELASTIC_ERROR_FILE".split()
     )
     assert (base, second["HOME"]) == ({"HOME": "/root"}, "/root")
+
+
+def test_what_the_user_chose_of_torchruns_variables():
+    """Role, address and signals are told as they were given."""
+    choices = environment.Choices("trainer", "10.0.0.7", "SIGTERM,SIGUSR1")
+
+    assert (
+        for_rank(choices=choices).items()
+        >= {
+            "ROLE_NAME": "trainer",
+            "MASTER_ADDR": "10.0.0.7",
+            "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGUSR1",
+            "LOCAL_RANK": "1",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "visible"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "4,5"}, "5"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b "}, "GPU-b"),
+        ({}, "1"),
+        ({"HIP_VISIBLE_DEVICES": "4,5"}, "1"),
+    ],
+)
+def test_a_virtual_local_rank_is_the_first_with_one_gpu(base, visible):
+    """Torchrun's rule: CUDA's variable alone, which HIP reads within its own."""
+    found = for_rank(base, choices=environment.Choices(virtual_local_rank=True))
+
+    assert (found["LOCAL_RANK"], found["RANK"]) == ("0", "1")
+    assert found["CUDA_VISIBLE_DEVICES"] == visible
+    assert found.get("HIP_VISIBLE_DEVICES") == base.get("HIP_VISIBLE_DEVICES")

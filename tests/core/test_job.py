@@ -9,9 +9,9 @@ from dsup.core.job import command
 ARGV = ("python", "train.py")
 
 
-def job(resume_arg):
+def job(resume_arg="", argv=ARGV, bindings=()):
     """Return as much of a job as a command is made of."""
-    return SimpleNamespace(argv=ARGV, resume_arg=resume_arg)
+    return SimpleNamespace(argv=argv, resume_arg=resume_arg, bindings=bindings)
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,34 @@ def job(resume_arg):
 )
 def test_the_checkpoint_is_handed_over_where_asked(resume_arg, resume_from, expected):
     """--resume-arg adds one argument, when there is a checkpoint."""
-    assert command(job(resume_arg), resume_from) == expected
+    assert command(job(resume_arg), 0, resume_from) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("${local_rank}", "7"),
+        ("$local_rank", "7"),
+        ("gpu${local_rank}-$local_rank.log", "gpu7-7.log"),
+        ("a$$b", "a$$b"),
+        ("$$", "$$"),
+        ("$${local_rank}", "$${local_rank}"),
+        ("$local_ranks", "$local_ranks"),
+        ("${rank} $HOME ${", "${rank} $HOME ${"),
+    ],
+)
+def test_the_local_rank_is_filled_in_and_no_other_dollar_is_touched(word, expected):
+    """Torchrun's macro works; what torchrun does to $$ does not happen."""
+    assert command(job(argv=("python", word)), 7, "") == ("python", expected)
+
+
+def test_the_program_itself_is_not_filled_in():
+    """As with torchrun, only arguments are."""
+    assert command(job(argv=("$local_rank", "x")), 7, "") == ("$local_rank", "x")
+
+
+def test_each_rank_has_its_own_binding():
+    """What binds a rank to its processors goes before its command."""
+    bound = job(bindings=(("numactl", "-C0"), ("numactl", "-C1")))
+
+    assert command(bound, 1, "") == ("numactl", "-C1", *ARGV)

@@ -206,6 +206,25 @@ def test_user_signals_are_passed_on_and_the_run_goes_on(node, signum):
     assert node.state.stop is None
 
 
+def test_a_user_signal_stops_a_run_that_was_told_so(new_node):
+    """--signals-to-handle SIGUSR1: the ranks get it, and the run ends with 138."""
+    node = new_node(also_stop=(USR1,)).running().signalled(USR1)
+
+    assert node.stage is Stage.TERMINATING
+    assert node.commands == signal_ranks(0, 1, 2, signum=USR1)
+
+    for rank in range(3):
+        node.exited(rank, 0)
+    assert node.emptied().exit_code == 138
+
+
+def test_the_other_user_signal_is_still_passed_on(new_node):
+    """Only what was named stops a run."""
+    node = new_node(also_stop=(USR1,)).running().signalled(USR2)
+
+    assert node.commands == (cmd.PassOn("pass_on", 0, (0, 1, 2), USR2),)
+
+
 def test_a_stop_that_comes_while_killing_changes_no_limit(node):
     """Once everything is being killed, impatience cannot hurry it."""
     node.running().signalled(INT).after(1).signalled(INT)

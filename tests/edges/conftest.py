@@ -36,7 +36,7 @@ class Agent:
         )
         for fd in (orders, reports, console):
             os.close(fd)
-        self.heard, self.seen, self.pending = [], b"", b""
+        self.heard, self.seen, self.pending = [], bytearray(), b""
         self.open = [self.reports, self.console]
 
     def order(self, name, *args):
@@ -87,7 +87,7 @@ class Agent:
         """Read the console up to some text, or to its end."""
         while until not in self.seen if until else self.console in self.open:
             self._pump()
-        return self.seen
+        return bytes(self.seen)
 
     def end(self):
         """End the scribe; return whether it wrote everything."""

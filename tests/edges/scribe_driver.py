@@ -16,8 +16,17 @@ import subprocess
 import sys
 import time
 
+from dsup.core.output import Output, RankOutput, Route
 from dsup.edges.scribe.link import Scribe
-from dsup.edges.scribe.protocol import Settings
+from dsup.edges.scribe.protocol import Settings, decode_tails
+
+
+def as_settings(fields):
+    """Return settings; in ``output``, ``ranks`` is one route for each rank."""
+    output = dict(fields.pop("output", {}))
+    routes = [Route(**route) for route in output.pop("ranks", [])]
+    ranks = tuple(RankOutput(route, route) for route in routes)
+    return Settings(**fields, output=Output(ranks, **output))
 
 
 class Driver:
@@ -26,7 +35,7 @@ class Driver:
     def __init__(self, orders_fd, reports_fd, speed, settings):
         self.orders_fd, self.reports_fd, self.speed = orders_fd, reports_fd, speed
         self.orders, self.ranks, self.ended = b"", {}, False
-        self.scribe = Scribe(Settings(**settings), self.now)
+        self.scribe = Scribe(as_settings(settings), self.now)
         self.epoll = select.epoll()
         self.epoll.register(self.scribe.fd, select.EPOLLIN)
         self.epoll.register(orders_fd, select.EPOLLIN)
@@ -111,6 +120,13 @@ class Driver:
     def report(self, reports):
         """Pass on what is news."""
         for report in reports:
+            if report.kind == "tails":
+                data = os.pread(report.fd, 1 << 20, 0)
+                os.close(report.fd)
+                tails = decode_tails(data)
+                told = [[*key, tail.decode()] for key, tail in sorted(tails.items())]
+                self.tell("tails", report.attempt, told)
+                continue
             self.tell(*report)
             if report.kind == "scribe_lost":
                 self.tell("pid", self.scribe.pid)

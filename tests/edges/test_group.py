@@ -40,7 +40,8 @@ class Spawn:
     def __call__(self, argv, environments=(ENVIRONMENT,)):
         """Return the ranks of a command, one for each environment."""
         before = len(self.ranks)
-        for rank in self.group.spawn(argv, environments, self.page.fd):
+        starts = [group.Start(argv, environment) for environment in environments]
+        for rank in self.group.spawn(starts, self.page.fd):
             self.ranks.append(rank)
         return self.ranks[before:]
 
@@ -103,7 +104,7 @@ def test_ranks_get_their_environments_in_order(spawn):
 def test_a_rank_is_known_as_soon_as_it_runs(page):
     """Each is handed over before the next is started."""
     workers, known = group.WorkerGroup(), []
-    for rank in workers.spawn(["true"], [ENVIRONMENT] * 3, page.fd):
+    for rank in workers.spawn([group.Start(["true"], ENVIRONMENT)] * 3, page.fd):
         known.append(len(workers.pids))
         os.close(rank.out)
         os.close(rank.err)
@@ -121,6 +122,39 @@ def test_a_rank_leads_a_session_of_its_own(spawn):
     assert read_all(rank.out) == "True\n"
 
 
+INHERITED = """
+import os
+from dsup.edges import group
+from dsup.edges.heartbeats import Page
+page = Page(0, 1)
+code = "import os; print([os.fstat(n).st_ino for n in range(3)], os.getsid(0))"
+start = group.Start([{python!r}, "-ISc", code], os.environ)
+group.close_on_exec()
+print([os.fstat(n).st_ino for n in range(3)], flush=True)
+for rank in group.WorkerGroup().spawn([start], page.fd, inherit=True):
+    print(rank.pid, rank.out, rank.err, flush=True)
+    os.waitpid(rank.pid, 0)
+"""
+
+
+def test_a_rank_may_have_dsups_own_streams():
+    """All three, and all the same a session of its own; there is nothing to read."""
+    done = subprocess.run(
+        [sys.executable, "-c", INHERITED.format(python=sys.executable)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    own, rank, (pid, *ends) = [
+        *done.stdout.splitlines()[:1],
+        next(line for line in done.stdout.splitlines()[1:] if line[0] == "["),
+        next(line for line in done.stdout.splitlines()[1:] if line[0] != "[").split(),
+    ]
+
+    assert rank == f"{own} {pid}"
+    assert ends == ["-1", "-1"]
+
+
 SIGNALS = """
 import os, signal, sys
 from dsup.edges import group
@@ -130,7 +164,7 @@ for number in {ignored}:
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 page = Page(0, 1)
 argv = ["grep", "Sig[BI]", "/proc/self/status"]
-for rank in group.WorkerGroup().spawn(argv, [os.environ], page.fd):
+for rank in group.WorkerGroup().spawn([group.Start(argv, os.environ)], page.fd):
     print(os.read(rank.out, 4096).decode())
 """
 
@@ -176,7 +210,7 @@ def is_open(fd):
 print([fd for fd in range(256) if is_open(fd)])
 '''
 argv = [{python!r}, "-ISc", code]
-for rank in group.WorkerGroup().spawn(argv, [os.environ] * 2, page.fd):
+for rank in group.WorkerGroup().spawn([group.Start(argv, os.environ)] * 2, page.fd):
     print(os.read(rank.out, 4096).decode(), end="", flush=True)
 """
 
@@ -226,7 +260,8 @@ while True:
         fcntl.fcntl(pipes[-1][0], 1031, 1 << 20)
     except PermissionError:
         break
-for rank in group.WorkerGroup().spawn(["echo", "heard"], [os.environ], page.fd):
+start = group.Start(["echo", "heard"], os.environ)
+for rank in group.WorkerGroup().spawn([start], page.fd):
     print(fcntl.fcntl(rank.out, 1032) < 262_144, os.read(rank.out, 99).decode())
 """
 
@@ -295,7 +330,8 @@ resource.setrlimit(resource.RLIMIT_NPROC, (4, 4))
 workers, started = group.WorkerGroup(), []
 before = len(os.listdir("/proc/self/fd"))
 try:
-    for rank in workers.spawn(["sleep", "600"], [os.environ] * 8, page.fd):
+    start = group.Start(["sleep", "600"], os.environ)
+    for rank in workers.spawn([start] * 8, page.fd):
         started.append(rank)
 except BlockingIOError:
     held = len(os.listdir("/proc/self/fd")) - before

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -65,6 +66,26 @@ def test_a_stopped_scribe_is_replaced(scribe_agent, eventually):
     assert a.end()
     assert a.log(attempt=1) == b"unread\n"
     assert a.journal() == ['{"n": 1}', '{"n": 2}']
+
+
+@pytest.mark.slow
+def test_a_flood_into_a_stopped_scribe_does_not_wait(scribe_agent):
+    """Before the scribe is given up, pipes are given room, and the loss is told."""
+    a = scribe_agent()
+    pid = a.start()
+    a.order("prepare", 1)
+    a.wait_for("prepared")
+    a.order("kill_scribe", signal.SIGSTOP)
+    a.rank("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done")
+    assert a.rank_exited() == 0
+    os.kill(pid, signal.SIGCONT)
+    a.shown(until=b"could be written\n")
+
+    assert a.end()
+    assert a.log().endswith(b"line 19999\n")
+    (told,) = re.findall(rb"dsup: ([\d,]+) bytes", a.shown())
+    wanted = sum(len(f"line {i}\n") for i in range(20000))
+    assert len(a.log()) + int(told.replace(b",", b"")) == wanted
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 
 from dsup.core import machine
 from dsup.core.job import Job, Option
+from dsup.core.output import Output
 from dsup.core.plan import Policy
 from dsup.core.state import Spec
 from dsup.report import console
@@ -38,6 +39,7 @@ JOB = Job(
     tmp_parent="/scratch",
     inductor_cache="/scratch/inductor",
     options=(Option("nproc", "4", "command line"),),
+    output=Output(()),
 )
 
 

@@ -40,6 +40,17 @@ def test_the_start_says_what_runs_and_where_logs_are(new_story, events, job):
     assert story.said == "4 ranks of train; logs in /runs/r1"
 
 
+def test_the_start_says_that_there_will_be_no_logs(new_story, events, job):
+    """Ranks that have the terminal itself leave nothing to read afterwards."""
+    inherited = job._replace(output=job.output._replace(inherit=True))
+    story = new_story(inherited).tell(events.launched).tell(events.prepared())
+
+    assert story.said == (
+        "4 ranks of train; on these streams themselves, so without logs; journal in "
+        "/runs/r1"
+    )
+
+
 def test_the_start_names_the_checkpoint(new_story, events, job):
     """A run that resumes says from where."""
     story = new_story(job).tell(events.launched)

@@ -14,6 +14,7 @@ number (``struct.pack_into`` on a mapping is torn).
 from __future__ import annotations
 
 import os
+import struct
 import sys
 
 MAGIC = int.from_bytes(b"dsuphb\x00\x01", sys.byteorder)
@@ -66,6 +67,17 @@ HEARTBEATS_FILE = "heartbeats"
 STDOUT_FILE = "stdout.log"
 STDERR_FILE = "stderr.log"
 ERROR_FILE = "error.json"
+FILTERED_PREFIX = "filtered_"
+"""With a log's name: lines of all ranks that matched, in the attempt's directory."""
+
+INDEX_SUFFIX = ".index"
+"""With a log's name: when which byte of it was read, as records of INDEX_RECORD."""
+
+ROTATED_SUFFIX = ".1"
+"""With a log's name: what it held before it grew past its limit."""
+
+INDEX_RECORD = struct.Struct("<qq")
+"""CLOCK_REALTIME in nanoseconds, and the offset of what was read then, bytes."""
 
 BOOTSTRAP_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
 """Holds the private ``sitecustomize.py`` that is put first on PYTHONPATH."""

@@ -9,12 +9,15 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from dsup.cli import output, torchrun
 from dsup.cli.run_dir import first_choice, make_run_dir
+from dsup.cli.terminal import Terminal
 from dsup.cli.values import rank_count
 from dsup.core.errors import SpecError
 from dsup.core.job import Job, Option
 from dsup.core.plan import Policy
 from dsup.core.state import Spec
+from dsup.core.streams import Streams
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.]+")
 _UNSAFE_IN_CACHE: Final = re.compile(r'[\\/:*?"<>|]')
@@ -25,6 +28,11 @@ _STDIN: Final = "-"
 _TMP: Final = "/tmp"  # noqa: S108 (a fresh 0700 directory is made in it)
 _TMP_PARENT_MAX_BYTES: Final = 55
 """Below it a library makes a directory and a socket, whose path may have 107 bytes."""
+# As torchrun's own run_script_path, but for sys.path: there is no launcher to keep.
+_RUN_PATH: Final = (
+    "import runpy, sys; del sys.argv[0]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 
 
 class Call(NamedTuple):
@@ -34,11 +42,13 @@ class Call(NamedTuple):
         options: the value of each option and argument.
         origins: where each value came from.
         environment: what dsup was started with.
+        terminal: what its streams are.
     """
 
     options: Mapping[str, Any]
     origins: Mapping[str, str]
     environment: Mapping[str, str]
+    terminal: Terminal = Terminal()
 
 
 def build(call: Call, *, dry: bool) -> Job:
@@ -49,21 +59,24 @@ def build(call: Call, *, dry: bool) -> Job:
     """
     options, environment = call.options, call.environment
     _check(options)
+    torchrun.check(options, environment)
     program = _program_name(options["script"])
     run_id = _run_id(program)
     log_dir = options["log_dir"]
     host = _UNSAFE.sub("-", os.uname().nodename)
-    name = f"{run_id}_{host}"
     asked = "" if log_dir == _NULL else log_dir or ""
     choose = first_choice if dry else make_run_dir
     python = environment.get("PYTHON_EXEC") or sys.executable
+    spec = _spec(options, environment)
+    voice = output.voice(options, environment)
+    routed = output.output(options, _setting(call, spec.world_size))
     return Job(
-        spec=_spec(options, environment),
+        spec=spec,
         argv=_argv(options, python),
         program=program,
         environment=dict(environment),
-        run_id=run_id,
-        run_dir=choose(name, asked, environment),
+        run_id=run_id if options["rdzv_id"] == "none" else options["rdzv_id"],
+        run_dir=choose(f"{run_id}_{host}", asked, environment),
         rank_logs=log_dir != _NULL,
         private=not asked,
         agent_store=options["store"] == "agent",
@@ -76,7 +89,31 @@ def build(call: Call, *, dry: bool) -> Job:
         tmp_parent=_tmp_parent(environment),
         inductor_cache=_inductor_cache(environment),
         options=_described(call),
+        output=routed,
+        choices=torchrun.choices(options),
+        voice=voice,
+        bindings=_bindings(call, spec.world_size),
     )
+
+
+def _setting(call: Call, ranks: int) -> output.Setting:
+    given = (name for name, origin in call.origins.items() if origin != "default")
+    return output.Setting(
+        given=frozenset(given),
+        ranks=ranks,
+        terminal=call.terminal,
+        environment=call.environment,
+        rank_logs=call.options["log_dir"] != _NULL,
+    )
+
+
+def _bindings(call: Call, ranks: int) -> tuple[tuple[str, ...], ...]:
+    mode = call.options["numa_binding"]
+    if not mode:
+        return ()
+    from dsup.cli.numa import bindings
+
+    return bindings(mode, ranks, call.environment)
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -87,7 +124,7 @@ def _check(options: Mapping[str, Any]) -> None:
             "cannot launch, because the working directory does not exist any more "
             "(change to another)"
         ) from None
-    if options["module"] and options["no_python"]:
+    if options["module"] and options["no_python"] and not options["run_path"]:
         raise SpecError(
             "cannot use -m with --no-python, because a module needs Python "
             "(drop one of them)"
@@ -102,8 +139,8 @@ def _check(options: Mapping[str, Any]) -> None:
             f"cannot use --resume-arg {options['resume_arg']!r}, because it has no "
             "{path} (as in '--resume={path}')"
         )
-    read_by_python = not options["module"] and not options["no_python"]
-    if read_by_python and options["script"] != _STDIN:
+    other = options["module"] or options["no_python"]
+    if (options["run_path"] or not other) and options["script"] != _STDIN:
         _check_readable(options["script"])
 
 
@@ -130,17 +167,33 @@ def _spec(options: Mapping[str, Any], environment: Mapping[str, str]) -> Spec:
         restart_on_user=options["restart_on"] == "user",
         checkpoints_known=bool(located),
     )
+    ranks = rank_count(options["nproc"], environment)
+    if options["virtual_local_rank"]:
+        _check_one_gpu_each(ranks, environment)
     return Spec(
-        world_size=rank_count(options["nproc"], environment),
+        world_size=ranks,
         settle_s=options["settle"],
         grace_s=options["shutdown_timeout"],
         keep_helpers=options["keep_helpers"],
         policy=policy,
+        also_stop=torchrun.also_stop(options["signals_to_handle"]),
     )
+
+
+def _check_one_gpu_each(ranks: int, environment: Mapping[str, str]) -> None:
+    listed = environment.get("CUDA_VISIBLE_DEVICES")
+    if listed is not None and len(listed.split(",")) < ranks:
+        raise SpecError(
+            f"cannot give each of {ranks} ranks a GPU (--virtual-local-rank), because "
+            f"CUDA_VISIBLE_DEVICES={listed} has {len(listed.split(','))} "
+            "(lengthen it, or give fewer ranks)"
+        )
 
 
 def _argv(options: Mapping[str, Any], python: str) -> tuple[str, ...]:
     words = (options["script"], *options["args"])
+    if options["run_path"]:
+        return (python, "-u", "-c", _RUN_PATH, *words)
     if options["no_python"]:
         return words
     return (python, "-u", "-m", *words) if options["module"] else (python, "-u", *words)
@@ -198,6 +251,11 @@ def _described(call: Call) -> tuple[Option, ...]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, Streams):
+        pairs = (f"{rank}:{streams}" for rank, streams in value.by_rank.items())
+        return ",".join(pairs) or str(value.everywhere)
+    if isinstance(value, frozenset):
+        return ",".join(map(str, sorted(value)))
     if isinstance(value, tuple):
         return " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
     return "" if value is None else str(value)

@@ -27,12 +27,21 @@ def job_text(job: Job) -> str:
     """Return everything that would be started, each value with its origin."""
     lines = ["options"]
     lines += [f"  {o.name:18} {o.value or '-':32} {o.origin}" for o in job.options]
-    lines += ["", "command of every rank", f"  {shlex.join(command(job, ''))}"]
+    lines += _commands(job)
     if job.resume_arg:
-        resumed = command(job, "PATH")
+        resumed = command(job, 0, "PATH")
         lines += ["when there is a checkpoint PATH", f"  {shlex.join(resumed)}"]
     lines += ["", "environment that dsup sets", *_variables(job)]
     return "\n".join(lines)
+
+
+def _commands(job: Job) -> list[str]:
+    of_ranks = [
+        shlex.join(command(job, rank, "")) for rank in range(job.spec.world_size)
+    ]
+    if len(set(of_ranks)) == 1:
+        return ["", "command of every rank", f"  {of_ranks[0]}"]
+    return ["", "command of each rank", *(f"  {line}" for line in of_ranks)]
 
 
 def _cause_lines() -> Iterator[str]:
@@ -91,4 +100,5 @@ def _shared(job: Job) -> environment.Shared:
         grace_s=job.spec.grace_s,
         comm_timeout_s=job.comm_timeout_s,
         error_files=job.rank_logs,
+        choices=job.choices,
     )

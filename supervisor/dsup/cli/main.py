@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from dsup.cli.completion import completion
 from dsup.cli.launch import launch
 from dsup.core.errors import DsupError
 from dsup.core.exits import BUG, OK, WRONG_CALL, stop_code
@@ -14,12 +15,39 @@ from dsup.linux.guardian import Guardian
 SIGINT_CODE = stop_code(2)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from dsup.cli.version import version_text
+
+        click.echo(version_text())
+        context.exit()
+
+
+class _InOrder(click.Group):
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Return the commands, the one that people look for first."""
+        return list(self.commands)
+
+
+@click.group(
+    cls=_InOrder,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="dsup COMMAND --help says more of each.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the versions of dsup, Python and the kernel, and exit.",
+)
 def cli() -> None:
     """Supervise distributed PyTorch training on GPU nodes."""
 
 
 cli.add_command(launch)
+cli.add_command(completion)
 
 
 def run(words: list[str], guardian: Guardian | None) -> int:

@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import math
 import os
-import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 import click
 
+from dsup.core.environment import visible_gpus
 from dsup.core.errors import SpecError
+from dsup.linux.topology import device_count
 
-_DEVICE: Final = re.compile(r"nvidia[0-9]+")
 _RANKS_MAX: Final = 4096
+_T = TypeVar("_T")
+
+
+class Parsed(click.ParamType[_T]):
+    """Whatever a pure function makes of a text.
+
+    Args:
+        name: what the help calls a value.
+        parse: returns it, or raises a ValueError that says what is allowed.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], _T]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> _T:
+        """Return the value, or refuse."""
+        try:
+            return self._parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Seconds(click.ParamType[float]):
@@ -80,8 +103,13 @@ class Ranks(click.ParamType[str]):
         return text
 
 
-def rank_count(value: str, environment: Mapping[str, str]) -> int:
+def rank_count(value: str, environment: Mapping[str, str], root: str = "/") -> int:
     """Return how many ranks a checked ``Ranks`` value stands for on this node.
+
+    Args:
+        value: a number, ``cpu``, ``gpu`` or ``auto``.
+        environment: may hide GPUs.
+        root: where /dev and /sys are.
 
     Raises:
         SpecError: if one rank per GPU is asked for and there is none.
@@ -91,22 +119,22 @@ def rank_count(value: str, environment: Mapping[str, str]) -> int:
     cpus = os.cpu_count() or 1
     if value == "cpu":
         return cpus
-    gpus = _visible_gpus(environment)
+    gpus = _gpu_count(environment, root)
     if gpus:
         return gpus
     if value == "auto":
         return cpus
     raise SpecError(
-        "cannot start one rank per GPU, because no GPU is visible "
-        "(look at CUDA_VISIBLE_DEVICES and /dev/nvidia*, or give --nproc N)"
+        "cannot start one rank per GPU, because no GPU is visible (look at "
+        "CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, /dev/nvidia* and /sys/class/kfd, "
+        "or give --nproc N)"
     )
 
 
-def _visible_gpus(environment: Mapping[str, str]) -> int:
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        # As CUDA reads it: the list ends at the first -1.
-        words = [word.strip() for word in visible.split(",")]
-        seen = words[: words.index("-1")] if "-1" in words else words
-        return len([word for word in seen if word])
-    return sum(1 for name in os.listdir("/dev") if _DEVICE.fullmatch(name))
+def _gpu_count(environment: Mapping[str, str], root: str) -> int:
+    visible = visible_gpus(environment)
+    if visible is None:
+        return device_count(root)
+    # As CUDA reads it: the list ends at the first -1.
+    seen = visible[: visible.index("-1")] if "-1" in visible else visible
+    return len([word for word in seen if word])

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from dsup_runtime import contract
 
 MASTER_ADDR: Final = "127.0.0.1"
+SIGNALS: Final = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 FLIGHT_RECORDER_ENTRIES: Final = "2000"
 
 _RENAMED: Final = {
@@ -19,6 +20,22 @@ _RENAMED: Final = {
 
 _SERVICE_PREFIXES: Final = ("WATCHDOG_", "LISTEN_")
 _SERVICE_NAMES: Final = frozenset({"NOTIFY_SOCKET", "INVOCATION_ID"})
+
+
+class Choices(NamedTuple):
+    """What a user may choose of torchrun's variables.
+
+    Attributes:
+        role: ROLE_NAME.
+        master_addr: MASTER_ADDR.
+        signals: TORCHELASTIC_SIGNALS_TO_HANDLE.
+        virtual_local_rank: every rank is told that it is the first, and sees one GPU.
+    """
+
+    role: str = "default"
+    master_addr: str = MASTER_ADDR
+    signals: str = SIGNALS
+    virtual_local_rank: bool = False
 
 
 class Shared(NamedTuple):
@@ -40,6 +57,7 @@ class Shared(NamedTuple):
         grace_s: from the first signal to SIGKILL, seconds.
         comm_timeout_s: time-out of collectives, seconds; None leaves torch's.
         error_files: whether ranks may write error.json.
+        choices: what the user chose.
     """
 
     run_id: str
@@ -57,6 +75,7 @@ class Shared(NamedTuple):
     grace_s: float
     comm_timeout_s: float | None
     error_files: bool
+    choices: Choices = Choices()
 
 
 def for_rank(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
@@ -78,7 +97,18 @@ def for_rank(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, st
     for old, new in _RENAMED.items():
         if old in kept:
             del unset[new]
-    return {**unset, **kept, **_torchrun(shared, rank), **_own(base, shared, rank)}
+    virtual = _one_gpu(base, rank) if shared.choices.virtual_local_rank else {}
+    torchrun = {**_torchrun(shared, rank), **virtual}
+    return {**unset, **kept, **torchrun, **_own(base, shared, rank)}
+
+
+def visible_gpus(base: Mapping[str, str]) -> list[str] | None:
+    """Return the GPUs that a list of the user's leaves visible; None without a list.
+
+    HIP reads CUDA's variable too, and its own beside it.
+    """
+    listed = base.get("CUDA_VISIBLE_DEVICES", base.get("HIP_VISIBLE_DEVICES"))
+    return None if listed is None else [word.strip() for word in listed.split(",")]
 
 
 def defaults(shared: Shared) -> dict[str, str]:
@@ -99,6 +129,15 @@ def defaults(shared: Shared) -> dict[str, str]:
     return found
 
 
+def _one_gpu(base: Mapping[str, str], rank: int) -> dict[str, str]:
+    """Return the variables of a rank that finds its own GPU, and no other, at 0."""
+    # As torchrun does, of CUDA's variable alone: where HIP's is set as well, CUDA's
+    # counts within it.
+    listed = base.get("CUDA_VISIBLE_DEVICES")
+    mine = str(rank) if listed is None else listed.split(",")[rank].strip()
+    return {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": mine}
+
+
 def _torchrun(shared: Shared, rank: int) -> dict[str, str]:
     world_size = str(shared.world_size)
     logs = contract.rank_dir(shared.run_dir, shared.attempt, rank)
@@ -110,17 +149,17 @@ def _torchrun(shared: Shared, rank: int) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": world_size,
         "GROUP_RANK": "0",
         "GROUP_WORLD_SIZE": "1",
-        "ROLE_NAME": "default",
+        "ROLE_NAME": shared.choices.role,
         "ROLE_RANK": str(rank),
         "ROLE_WORLD_SIZE": world_size,
-        "MASTER_ADDR": MASTER_ADDR,
+        "MASTER_ADDR": shared.choices.master_addr,
         "MASTER_PORT": str(shared.port),
         "TORCHELASTIC_RESTART_COUNT": str(shared.attempt),
         "TORCHELASTIC_MAX_RESTARTS": str(shared.max_restarts),
         "TORCHELASTIC_RUN_ID": shared.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": str(shared.agent_store),
         "TORCHELASTIC_ERROR_FILE": error_file,
-        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": shared.choices.signals,
     }
 
 

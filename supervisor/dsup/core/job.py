@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
+from dsup.core.environment import Choices
+from dsup.core.output import Output
 from dsup.core.state import Spec
+
+Level: TypeAlias = Literal["quiet", "normal", "verbose"]
+
+# torchrun's own macro in both its spellings. A dollar before it makes it plain text,
+# and no other dollar means anything.
+_LOCAL_RANK: Final = re.compile(
+    r"(?<!\$)\$(?:\{local_rank\}|local_rank(?![A-Za-z0-9_]))"
+)
 
 
 class Option(NamedTuple):
     """An option's value and where it came from.
 
     Attributes:
-        origin: ``command line``, the name of a variable, or ``default``.
+        origin: ``command line``, the name of a variable or a file, or ``default``.
     """
 
     name: str
@@ -20,15 +31,27 @@ class Option(NamedTuple):
     origin: str
 
 
+class Voice(NamedTuple):
+    """How dsup's own lines on the console read.
+
+    Attributes:
+        level: ``quiet`` says only what went wrong, ``verbose`` more than is needed.
+        json: each line is a JSON object.
+    """
+
+    level: Level = "normal"
+    json: bool = False
+
+
 class Job(NamedTuple):
     """What the agent carries out.
 
     Attributes:
         spec: the rules of the run.
-        argv: the command of every rank.
+        argv: the command of every rank, before ``command`` makes it a rank's own.
         program: what the user calls it: the script's or module's name.
         environment: what dsup was started with.
-        run_id: TORCHELASTIC_RUN_ID, and the run directory's name.
+        run_id: TORCHELASTIC_RUN_ID.
         run_dir: the run directory, absolute; it exists.
         rank_logs: ranks' output is kept in files, and they may write error.json.
         private: new files are for their owner alone; else the umask decides.
@@ -42,6 +65,10 @@ class Job(NamedTuple):
         tmp_parent: where an attempt's TMPDIR is made.
         inductor_cache: torch's compile cache of a rank without that TMPDIR.
         options: every option with its origin.
+        output: what becomes of the ranks' output.
+        choices: what the user chose of torchrun's variables.
+        voice: how dsup's own lines read.
+        bindings: what is put before the command of each local rank; empty for nothing.
     """
 
     spec: Spec
@@ -62,10 +89,17 @@ class Job(NamedTuple):
     tmp_parent: str
     inductor_cache: str
     options: tuple[Option, ...]
+    output: Output
+    choices: Choices = Choices()
+    voice: Voice = Voice()
+    bindings: tuple[tuple[str, ...], ...] = ()
 
 
-def command(job: Job, resume_from: str) -> tuple[str, ...]:
+def command(job: Job, local_rank: int, resume_from: str) -> tuple[str, ...]:
     """Return a rank's command, told where to resume from if it asked to be."""
-    if not job.resume_arg or not resume_from:
-        return job.argv
-    return (*job.argv, job.resume_arg.replace("{path}", resume_from))
+    binding = job.bindings[local_rank] if job.bindings else ()
+    program, *words = job.argv
+    filled = (_LOCAL_RANK.sub(str(local_rank), word) for word in words)
+    resumed = job.resume_arg and resume_from
+    more = (job.resume_arg.replace("{path}", resume_from),) if resumed else ()
+    return (*binding, program, *filled, *more)

@@ -166,6 +166,8 @@ def _no_number(word: str) -> None:
 
 def _build(cls: Any, fields: dict[str, Any]) -> Any:  # noqa: ANN401 (a NamedTuple class)
     hints = get_type_hints(cls)
+    # A journal from before a field was there is read as its default.
+    fields = {**cls._field_defaults, **fields}
     if set(hints) != set(fields):
         odd = sorted(set(hints) ^ set(fields))
         raise JournalError(

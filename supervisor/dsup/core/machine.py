@@ -213,7 +213,7 @@ def _on_plan_agreed(state: State, event: ev.PlanAgreed) -> Decision:
 
 
 def _on_signalled(state: State, event: ev.Signalled) -> Decision:
-    if event.signum in {SIGUSR1, SIGUSR2}:
+    if event.signum in {SIGUSR1, SIGUSR2}.difference(state.spec.also_stop):
         if state.stage not in {Stage.RUNNING, Stage.SETTLING}:
             return state, ()
         ranks = tuple(sorted(state.alive))

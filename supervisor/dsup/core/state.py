@@ -30,6 +30,7 @@ class Spec(NamedTuple):
         settle_s: how long to listen after an undecisive first death, seconds.
         grace_s: from the first signal to SIGKILL, seconds.
         keep_helpers: processes that outlive a successful run are left alone.
+        also_stop: signals beyond INT, TERM, HUP and QUIT that stop the run.
     """
 
     world_size: int
@@ -37,6 +38,7 @@ class Spec(NamedTuple):
     grace_s: float
     keep_helpers: bool
     policy: Policy
+    also_stop: tuple[int, ...] = ()
 
 
 class Stop(NamedTuple):

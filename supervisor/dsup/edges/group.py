@@ -41,8 +41,8 @@ class Rank(NamedTuple):
 
     Attributes:
         pidfd: readable once the process has ended.
-        out: read end of its stdout.
-        err: read end of its stderr.
+        out: read end of its stdout; -1 where it has dsup's own.
+        err: read end of its stderr; -1 where it has dsup's own.
     """
 
     rank: int
@@ -50,6 +50,18 @@ class Rank(NamedTuple):
     pidfd: int
     out: int
     err: int
+
+
+class Start(NamedTuple):
+    """What to start for a rank.
+
+    Attributes:
+        argv: its command, looked up in PATH.
+        environment: all of it.
+    """
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
 
 
 class WorkerGroup:
@@ -64,24 +76,21 @@ class WorkerGroup:
         return {rank.pid for rank in self._running.values()}
 
     def spawn(
-        self,
-        argv: Sequence[str],
-        environments: Iterable[Mapping[str, str]],
-        page_fd: int,
+        self, starts: Iterable[Start], page_fd: int, *, inherit: bool = False
     ) -> Iterator[Rank]:
         """Start the ranks one by one; each is yielded as soon as it runs.
 
         Args:
-            argv: the command of every rank, looked up in PATH.
-            environments: one for each rank, in order.
+            starts: what to start for each rank, in order.
             page_fd: the heartbeat page.
+            inherit: ranks write to dsup's own stdout and stderr, not into pipes.
 
         Raises:
             SpawnError: if a rank cannot be started; those before it run.
             BlockingIOError: if no process can be made.
         """
-        for number, environment in enumerate(environments):
-            rank = _start(number, argv, environment, page_fd)
+        for number, start in enumerate(starts):
+            rank = (_start_here if inherit else _start)(number, start, page_fd)
             self._running[number] = rank
             yield rank
 
@@ -180,9 +189,18 @@ def close_inherited(kept: Collection[int]) -> None:
                 os.close(fd)
 
 
-def _start(
-    number: int, argv: Sequence[str], environment: Mapping[str, str], page_fd: int
-) -> Rank:
+def _start_here(number: int, start: Start, page_fd: int) -> Rank:
+    """Start a rank on dsup's own streams.
+
+    It has a session of its own all the same. A terminal that is not its controlling
+    one can be read, and set to raw, by whoever holds a descriptor of it, and Ctrl-C
+    reaches the rank once, through dsup.
+    """
+    pid = _spawn(start, [(os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD)])
+    return Rank(number, pid, os.pidfd_open(pid), -1, -1)
+
+
+def _start(number: int, start: Start, page_fd: int) -> Rank:
     out, out_end = _pipe()
     err, err_end = _pipe()
     actions = [
@@ -191,25 +209,32 @@ def _start(
         (os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD),
     ]
     try:
-        pid = os.posix_spawnp(
-            argv[0],
-            tuple(argv),
-            environment,
+        pid = _spawn(start, actions)
+    except (OSError, SpawnError):
+        os.close(out)
+        os.close(err)
+        raise
+    finally:
+        os.close(out_end)
+        os.close(err_end)
+    return Rank(number, pid, os.pidfd_open(pid), out, err)
+
+
+def _spawn(start: Start, actions: list[tuple[int, int, int]]) -> int:
+    try:
+        return os.posix_spawnp(
+            start.argv[0],
+            tuple(start.argv),
+            start.environment,
             file_actions=actions,
             setsid=True,
             setsigmask=[],
             setsigdef=_DEFAULTED,
         )
+    except BlockingIOError:
+        raise
     except (OSError, ValueError) as error:
-        os.close(out)
-        os.close(err)
-        if isinstance(error, BlockingIOError):
-            raise
-        raise _refusal(argv[0], error) from None
-    finally:
-        os.close(out_end)
-        os.close(err_end)
-    return Rank(number, pid, os.pidfd_open(pid), out, err)
+        raise _refusal(start.argv[0], error) from None
 
 
 def _pipe() -> tuple[int, int]:

@@ -13,6 +13,7 @@ from dsup.core import events as ev
 from dsup.core.exits import CAUSES, signal_name, stop_code
 from dsup.core.job import Job
 from dsup.core.outcome import failure_of, first_rank
+from dsup.core.output import Tone
 from dsup.core.state import Death, Stage, State
 from dsup_runtime import contract
 
@@ -46,6 +47,29 @@ def lines(before: State, event: ev.Event, after: State, view: View) -> tuple[str
     said = _lines(before, event, after, view)
     parts = (said,) if isinstance(said, str) else said
     return tuple(printable(part) for part in parts if part)
+
+
+def tone(event: ev.Event, after: State) -> Tone:
+    """Return how grave the line about an event is.
+
+    Args:
+        event: what happened.
+        after: the state it led to.
+    """
+    match event:
+        case ev.RankExited() | ev.Cannot() | ev.GuardLost():
+            return "failure"
+        case ev.Tick() if after.stage is Stage.OVER:
+            return "failure"
+        case ev.GroupEmpty() if after.stop:
+            return "warning"
+        case ev.PlanAgreed():
+            again = after.plan is not None and after.plan.restart_at_s is not None
+            return "warning" if again else "failure"
+        case ev.Tick() | ev.Signalled() | ev.HelpersLeft() | ev.LoopStalled():
+            return "warning"
+        case _:
+            return "plain"
 
 
 def printable(text: str) -> str:
@@ -121,10 +145,13 @@ def _started(state: State, view: View) -> str:
     if size > 1 and "OMP_NUM_THREADS" not in job.environment and not state.attempt:
         threads = "; OMP_NUM_THREADS=1 as torchrun sets it"
     plural = "s" if size > 1 else ""
-    return (
-        f"{number}{size} rank{plural} of {job.program}{_resumed(view)}; "
-        f"logs in {job.run_dir}{threads}"
-    )
+    where = f"logs in {job.run_dir}"
+    if job.output.inherit:
+        where = (
+            f"on these streams themselves, so without logs; journal in {job.run_dir}"
+        )
+    what = f"{number}{size} rank{plural} of {job.program}{_resumed(view)}"
+    return f"{what}; {where}{threads}"
 
 
 def _resumed(view: View) -> str:
@@ -194,7 +221,7 @@ def _summary(state: State, view: View) -> str:
 
 def _look(state: State, view: View) -> str:
     death = first_rank(state)
-    if death is None or not view.job.rank_logs:
+    if death is None or not view.job.rank_logs or view.job.output.inherit:
         return ""
     logs = contract.rank_dir(view.job.run_dir, state.attempt, death.rank)
     return f"; its output is in {logs}"

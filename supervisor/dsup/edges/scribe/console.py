@@ -15,12 +15,20 @@ from dsup.edges.scribe.sink import DISK_FULL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dsup.core.output import Tone
     from dsup.edges.scribe.sink import Sink
 
 LIMIT_BYTES = 1024 * 1024
 OWN_BYTES = 128 * 1024
 """Room beyond the limit for dsup's own lines: they are few, and the ones that count."""
 PATIENCE_S = 0.05
+PALETTE: dict[Tone, bytes] = {
+    "plain": b"\x1b[2m",
+    "warning": b"\x1b[33m",
+    "failure": b"\x1b[1;31m",
+}
+OFF = b"\x1b[0m"
+ERASE_LINE = b"\r\x1b[K"
 
 
 class Console:
@@ -29,16 +37,32 @@ class Console:
     Attributes:
         backlog: bytes that the sink has not taken, 0 when it was given up.
         moved_at: when the sink last took something; monotonic, seconds.
+        drawn: whether the last thing on the terminal is a status line.
     """
 
     def __init__(
-        self, sink: Sink | None, now: Callable[[], float], *, in_log: bool
+        self,
+        sink: Sink | None,
+        now: Callable[[], float],
+        *,
+        in_log: bool,
+        colour: bool = False,
     ) -> None:
+        """Make a console.
+
+        Args:
+            sink: where lines go; None for nowhere.
+            now: monotonic clock, seconds.
+            in_log: what it drops can be read in the logs.
+            colour: dsup's own lines are coloured.
+        """
         self.sink = sink
         self.backlog = 0
         self.moved_at = 0.0
+        self.drawn = False
         self._now = now
         self._where = " (they are in the log)" if in_log else ""
+        self._colour = colour
         self._queue: deque[memoryview] = deque()
         self._open: object = None  # whose unfinished line the queue ends with
         self._torn: set[object] = set()  # whose line lost its beginning
@@ -65,10 +89,29 @@ class Console:
             self._drop(owner, block[len(kept) :])
         self.flush()
 
-    def say(self, text: bytes) -> None:
+    def say(self, text: bytes, tone: Tone = "plain") -> None:
         """Show a line of dsup's own; it is not dropped with the others."""
         if self.backlog < LIMIT_BYTES + OWN_BYTES:
-            self._put(self, text + b"\n")
+            shown = PALETTE[tone] + text + OFF if self._colour else text
+            self._put(self, shown + b"\n")
+            self.flush()
+
+    def continues(self, owner: object) -> bool:
+        """Return whether what is shown ends inside a line of this owner's."""
+        return self._open is owner
+
+    def draw(self, line: bytes) -> None:
+        """Show a status line, until something else is shown; not now if that hurts."""
+        if self.sink and not self.backlog and self._open is None:
+            self._queue_up(ERASE_LINE + line)
+            self.drawn = True
+            self.flush()
+
+    def erase(self) -> None:
+        """Take the status line away."""
+        if self.drawn and self.sink:
+            self.drawn = False
+            self._queue_up(ERASE_LINE)
             self.flush()
 
     def flush(self) -> None:
@@ -122,7 +165,13 @@ class Console:
             return
         if self._open not in (None, owner):
             block = b"\n" + block
+        if self.drawn:
+            self.drawn = False
+            block = ERASE_LINE + block
         self._open = None if block.endswith(b"\n") else owner
+        self._queue_up(block)
+
+    def _queue_up(self, block: bytes) -> None:
         self._queue.append(memoryview(block))
         self.backlog += len(block)
 
@@ -143,11 +192,11 @@ class Console:
             self._queue[0] = self._queue[0][count:]
 
     def _confess(self) -> None:
-        reader = self.sink.reader if self.sink else ""
+        reader = "terminal" if self.sink and self.sink.terminal else "reader"
         count, self._dropped = self._dropped, 0
         lines = f"{count:,} line{'s' if count > 1 else ''}"
         why = f"the {reader} did not take them{self._where}"
-        self.say(f"dsup: {lines} not shown: {why}".encode())
+        self.say(f"dsup: {lines} not shown: {why}".encode(), "warning")
 
     def _give_up(self) -> None:
         self.sink = None

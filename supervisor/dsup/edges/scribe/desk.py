@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
-from dsup.edges.scribe.files import LogFile
+from dsup.edges.scribe import text
+from dsup.edges.scribe.files import LogFile, open_append
+from dsup.edges.scribe.rank_log import Filter, Index, RankLog
+from dsup.edges.scribe.retention import claim
 from dsup_runtime import contract
 
 if TYPE_CHECKING:
+    from dsup.core.output import Route
     from dsup.edges.scribe.files import Disk
     from dsup.edges.scribe.protocol import Settings
-    from dsup.edges.scribe.stream import Stream
 
 STREAM_FILES = (contract.STDOUT_FILE, contract.STDERR_FILE)
 COPY_BYTES = 256 * 1024
 SAVED_MAX_BYTES = 64 * 1024 * 1024
+
+
+def stamp_now() -> bytes:
+    """Return the present as it stands before a line."""
+    return text.stamp(time.time_ns())
 
 
 class Desk:
@@ -26,16 +35,41 @@ class Desk:
         self._disk = disk
         path = os.path.join(settings.run_dir, contract.JOURNAL_FILE)
         self._journal = LogFile(path, settings.file_mode, whole_lines=True)
+        self._claim(path)
+        self._filters: dict[int, Filter] = {}
+        self._filters_of = -1
 
-    def open_log(self, stream: Stream, local_rank: int, which: int) -> None:
-        """Give a stream its log file, unless there are to be none."""
-        if not self._settings.rank_logs:
-            return
-        run_dir = self._settings.run_dir
-        directory = contract.rank_dir(run_dir, stream.attempt, local_rank)
+    def open_log(self, attempt: int, local_rank: int, which: int) -> RankLog | None:
+        """Return the log of a stream, None where none is kept."""
+        if not self._settings.route(local_rank, which).file:
+            return None
+        run_dir, mode = self._settings.run_dir, self._settings.file_mode
+        directory = contract.rank_dir(run_dir, attempt, local_rank)
         path = os.path.join(directory, STREAM_FILES[which])
-        log = LogFile(path, self._settings.file_mode)
-        stream.log_to(self._disk, log, os.path.relpath(path, run_dir))
+        index = Index(path, mode, time.time_ns)
+        name = os.path.relpath(path, run_dir)
+        log = RankLog(self._disk, LogFile(path, mode), name, index)
+        if self._settings.output.timestamps:
+            log.stamped(stamp_now)
+        if self._settings.output.max_bytes:
+            log.limited(self._settings.output.max_bytes)
+        return log
+
+    def open_filter(self, attempt: int, which: int, route: Route) -> Filter | None:
+        """Return what copies a stream's matching lines; None if nothing can match."""
+        if not route.filters:
+            return None
+        if attempt != self._filters_of:
+            for old in self._filters.values():
+                old.close()
+            self._filters, self._filters_of = {}, attempt
+        if which not in self._filters:
+            name = contract.FILTERED_PREFIX + STREAM_FILES[which]
+            name = os.path.join(contract.attempt_dir("", attempt), name)
+            path = os.path.join(self._settings.run_dir, name)
+            log = LogFile(path, self._settings.file_mode)
+            self._filters[which] = Filter(self._disk, log, name)
+        return self._filters[which].of(route.filters, route.prefix)
 
     def journal(self, line: bytes) -> None:
         """Append a line to the journal."""
@@ -60,6 +94,13 @@ class Desk:
         """
         path = os.path.join(self._settings.run_dir, name)
         return self._disk.try_with_reserve(lambda: self._copy(path, fd))
+
+    def _claim(self, journal_path: str) -> None:
+        """Hold a descriptor that shows other runs' scribes that this one lives."""
+        try:
+            claim(open_append(journal_path, self._settings.file_mode, readable=True))
+        except OSError:  # the disk is full: nothing here is old yet
+            return
 
     def _make(self, paths: list[str]) -> None:
         for path in paths:

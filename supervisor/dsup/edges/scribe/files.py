@@ -13,6 +13,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from dsup.edges.scribe.sink import DISK_FULL
+from dsup_runtime.contract import ROTATED_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,11 +104,13 @@ class LogFile:
     Attributes:
         error: why it can not be written now, None while it can.
         lost: bytes of the present trouble that memory did not hold.
+        size: bytes in the file, as far as it was opened.
     """
 
     def __init__(self, path: str, mode: int, *, whole_lines: bool = False) -> None:
         self.error: OSError | None = None
         self.lost = 0
+        self.size = 0
         self._path = path
         self._mode = mode
         self._whole_lines = whole_lines
@@ -131,6 +134,19 @@ class LogFile:
         self.error = None
         del self._kept[: self._write(bytes(self._kept))]
 
+    def rotate(self) -> bool:
+        """Give the file another name, in place of an older one; return whether it has.
+
+        What is appended next begins a new file.
+        """
+        try:
+            os.rename(self._path, self._path + ROTATED_SUFFIX)
+        except OSError:
+            return False
+        self.close()
+        self.size = 0
+        return True
+
     def close(self) -> None:
         """Close the descriptor; what is kept stays."""
         if self._fd >= 0:
@@ -144,6 +160,7 @@ class LogFile:
                 self._open()
             while done < len(data):
                 done += os.write(self._fd, memoryview(data)[done:])
+            self.size += done
         except OSError as error:
             self.error = error
             self.close()  # a stale or truncated handle must not outlive the trouble
@@ -154,6 +171,7 @@ class LogFile:
         self._fd = open_append(self._path, self._mode, readable=self._whole_lines)
         if self._whole_lines:
             cut_torn_line(self._fd)
+        self.size = os.fstat(self._fd).st_size
 
     def _keep(self, data: bytes) -> None:
         self._kept += data

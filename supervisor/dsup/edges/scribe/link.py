@@ -13,53 +13,35 @@ import fcntl
 import os
 import select
 from math import inf
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 from dsup.edges.scribe.child import FIRST_FREE_FD, Child
 from dsup.edges.scribe.outbox import Budget, Outbox
 from dsup.edges.scribe.protocol import TEXT_MAX_BYTES, Message
-from dsup.edges.scribe.spill import Spill
+from dsup.edges.scribe.reports import Ended, Lost, Prepared, Report, Tails
+from dsup.edges.scribe.spill import Spill, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dsup.core.output import Tone
     from dsup.edges.scribe.protocol import Settings
 
 SILENCE_S = 5.0
 PING_S = 5.0
+LOOK_S = 1.0
+"""How often pipes are looked at: where something waits, the scribe must answer."""
+PATIENCE_S = 1.0
+"""How long it may not answer before pipes that are nearly full are given room."""
+RELIEF_S = 0.05
 DYING_S = 1.0
 """How long a killed scribe may take to end before output is thrown away."""
 REPLACEMENTS = 5
 PERIOD_S = 60.0
 FORK_RETRY_S = 1.0
 END_S = 10.0
+NOT_AGAIN = ("open", "ping", "status")
 CUT = "…".encode()
-
-
-class Prepared(NamedTuple):
-    """The directories of an attempt are there, or cannot be made."""
-
-    kind: Literal["prepared"]
-    attempt: int
-    error: str | None
-
-
-class Lost(NamedTuple):
-    """A scribe died (exit code, or minus a signal); another follows by itself."""
-
-    kind: Literal["scribe_lost"]
-    pid: int
-    status: int
-
-
-class Ended(NamedTuple):
-    """The last scribe is gone; ``complete`` tells whether it wrote all it was given."""
-
-    kind: Literal["scribe_ended"]
-    complete: bool
-
-
-Report = Prepared | Lost | Ended
 
 
 class Scribe:
@@ -84,6 +66,7 @@ class Scribe:
         self._spill = Spill(self._epoll)
         self._child: Child | None = None
         self._heard_at = inf
+        self._look_at = inf
         self._start_at = inf
         self._killed_at = inf
         self._end_by = inf
@@ -109,9 +92,10 @@ class Scribe:
             return
         self._budget.spend(now_s)
         self._heard_at, self._start_at, self._killed_at = now_s, inf, inf
+        self._look_at = now_s + LOOK_S
         refused = self._outbox.refused
         # Streams are inherited; only what happens to them later has to be told.
-        self._outbox.restart(lambda message: message.kind in ("open", "ping"), now_s)
+        self._outbox.restart(lambda message: message.kind in NOT_AGAIN, now_s)
         self._own_up(refused, self._spill.end())
         self._flush()
 
@@ -143,9 +127,23 @@ class Scribe:
         """
         self._put(Message("journal", text=_text(line)))
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, tone: Tone = "plain") -> None:
         """Print dsup's own words, after all that the ranks have written so far."""
-        self._put(Message("say", text=_text(text)))
+        self._put(Message("say", name=tone, text=_text(text)))
+
+    def status(self, text: str) -> None:
+        """Have a text in the status line, where there is one; empty for none."""
+        self._put(Message("status", text=_text(text)))
+
+    def tails(self, attempt: int) -> None:
+        """Ask for the last 64 KiB of each stream; the answer is ``Tails``.
+
+        Raises:
+            OSError: there is no descriptor or no memory left.
+        """
+        fd = os.memfd_create("dsup-tails", os.MFD_CLOEXEC)
+        if not self._put(Message("tails", attempt, fds=(fd,))):
+            os.close(fd)
 
     def prepare(self, attempt: int) -> None:
         """Make an attempt's directories; the answer is ``Prepared``."""
@@ -180,11 +178,12 @@ class Scribe:
         """Return when ``on_tick`` is due; agent clock, seconds."""
         if self._child is None:
             return min(self._start_at, self._end_by)
+        if self._spill.active:
+            return self._end_by
+        limit = self._outbox.waiting_since + SILENCE_S
         if self._killed_at < inf:
-            spilling = self._spill.active
-            return min(inf if spilling else self._killed_at + DYING_S, self._end_by)
-        silence = self._outbox.waiting_since + SILENCE_S
-        return min(silence, self._heard_at + PING_S, self._end_by)
+            limit = self._killed_at + DYING_S
+        return min(limit, self._look_at, self._end_by)
 
     def on_ready(self) -> list[Report]:
         """Read answers, send what waits, replace a scribe that has died."""
@@ -207,15 +206,27 @@ class Scribe:
                 self.start()
         elif now_s >= self._killed_at + DYING_S:
             self._spill.begin(self._read_ends())
-        elif self._killed_at == inf:
+        else:
             self._check(self._child, now_s)
         return self._take_reports()
 
     def _check(self, child: Child, now_s: float) -> None:
-        if now_s >= self._outbox.waiting_since + SILENCE_S:
+        silence_s = now_s - self._outbox.waiting_since
+        if silence_s >= SILENCE_S and self._killed_at == inf:
             self._kill(child)
-        elif now_s >= self._heard_at + PING_S and not self._outbox:
+        if now_s < self._look_at:
+            return
+        self._look_at = now_s + LOOK_S
+        if silence_s >= PATIENCE_S:
+            self._look_at = now_s + RELIEF_S
+            self._spill.relieve(self._read_ends())
+        elif not self._outbox and self._is_due(now_s):
             self._put(Message("ping"))
+
+    def _is_due(self, now_s: float) -> bool:
+        """Return whether the scribe has something to answer for."""
+        quiet = now_s < self._heard_at + PING_S
+        return not quiet or any(map(waiting, self._read_ends()))
 
     def _kill(self, child: Child) -> None:
         self._killed_at = min(self._killed_at, self._now())
@@ -230,10 +241,15 @@ class Scribe:
                 self._reports.append(Prepared("prepared", attempt, error))
         if child.hung_up:
             self._kill(child)
+        elif not self._outbox and not self._spill.active:
+            self._own_up(0, self._spill.end())
 
     def _done(self, message: Message) -> None:
         if message.kind == "save":
             os.close(message.fds[0])
+        elif message.kind == "tails":
+            tails = Tails("tails", message.attempt, message.fds[0])
+            self._reports.append(tails)
         elif message.kind == "close":
             self._let_go(message.attempt)
 

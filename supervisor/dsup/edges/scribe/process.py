@@ -12,14 +12,17 @@ import os
 import select
 import signal
 import socket
+from math import inf
 from typing import TYPE_CHECKING, NoReturn
 
 from dsup.edges.scribe import protocol
-from dsup.edges.scribe.console import Console
 from dsup.edges.scribe.desk import Desk
-from dsup.edges.scribe.files import Disk
-from dsup.edges.scribe.sink import Sink, open_sinks
-from dsup.edges.scribe.stream import Stream
+from dsup.edges.scribe.files import Disk, reason
+from dsup.edges.scribe.retention import prune
+from dsup.edges.scribe.screen import Screen
+from dsup.edges.scribe.sink import Sink
+from dsup.edges.scribe.stream import Outlets, Stream
+from dsup.edges.scribe.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,8 +34,6 @@ TICK_S = 1.0
 EVENTS_A_TURN = 8
 """So few that the agent is heard between any 2 MiB of output."""
 ALIVE_S = 1.0
-STILL_S = 0.5
-FINISH_S = 2.0
 CRASHED = 70
 STDERR = 2
 BLOCKED = (
@@ -108,19 +109,18 @@ class Loop:
     def __init__(
         self, settings: Settings, control: socket.socket, now: Callable[[], float]
     ) -> None:
+        self._settings = settings
         self._now = now
         self._control = control
         self._epoll = select.epoll()
         self._epoll.register(control, select.EPOLLIN)
-        out, err = open_sinks()
-        self._err = Console(err, now, in_log=settings.rank_logs)
-        same = out is err
-        self._out = self._err if same else Console(out, now, in_log=settings.rank_logs)
-        self._consoles = (self._err,) if same else (self._out, self._err)
-        self._watched: dict[Console, int] = {}
+        self._screen = Screen(settings, self._epoll, now)
         self._streams: dict[int, Stream] = {}
         self._disk = Disk(settings.run_dir, self._say, now)
         self._desk = Desk(settings, self._disk)
+        self._tails = Tails()
+        self._pruning = prune(settings.run_dir, settings.output.keep_runs)
+        self._prunes = True
         self._handled = 0
         self._answered = 0
         self._answered_at = 0.0
@@ -138,28 +138,45 @@ class Loop:
                 self._end()
             for fd, _ in events:
                 stream = self._streams.get(fd)
-                if stream and stream.read() == 0:
+                if stream and stream.turn():
                     self._close(stream)
-            for console in self._consoles:
-                console.flush()
-                self._watch(console)
-            self._disk.tick()
+            self._tick()
 
     def open_streams(self, attempt: int, local_rank: int, fds: tuple[int, ...]) -> None:
         """Read a rank's two pipes from now on."""
-        consoles = (self._out, self._err)
-        for which, (fd, console) in enumerate(zip(fds, consoles, strict=True)):
-            stream = Stream(fd, attempt, console)
-            self._desk.open_log(stream, local_rank, which)
-            self._streams[fd] = stream
+        for which, fd in enumerate(fds):
+            outlets = self._outlets(attempt, local_rank, which)
+            self._streams[fd] = Stream(fd, attempt, outlets)
             self._epoll.register(fd, select.EPOLLIN)
 
+    def _outlets(self, attempt: int, local_rank: int, which: int) -> Outlets:
+        route = self._settings.route(local_rank, which)
+        return Outlets(
+            self._tails.open(attempt, local_rank, which),
+            self._desk.open_log(attempt, local_rank, which),
+            self._screen.view(local_rank, which),
+            self._desk.open_filter(attempt, which, route),
+        )
+
+    def _tick(self) -> None:
+        now_s = self._now()
+        for stream in self._streams.values():
+            if now_s >= stream.due_s:
+                stream.tick()
+        self._screen.turn()
+        self._disk.tick()
+        # One step a turn: no rank waits while a large directory is removed.
+        self._prunes = self._prunes and next(self._pruning, False)
+
     def _timeout_s(self) -> float | None:
-        if self._orphaned_at is not None and not self._streams:
+        if self._prunes or (self._orphaned_at is not None and not self._streams):
             return 0.0
-        unwatched = any(c.backlog and c not in self._watched for c in self._consoles)
-        ticking = unwatched or self._disk.troubled or self._orphaned_at is not None
-        return TICK_S if ticking else None
+        dues = [stream.due_s for stream in self._streams.values()]
+        left_s = min(self._screen.due_s, *dues, inf) - self._now()
+        orphaned = self._orphaned_at is not None
+        if self._screen.stuck or self._disk.troubled or orphaned:
+            left_s = min(left_s, TICK_S)
+        return max(0.0, left_s) if left_s < inf else None
 
     def _listen(self) -> None:
         while not self._ended:
@@ -190,7 +207,9 @@ class Loop:
                 self._drain(message.attempt, close=True)
             case "say":
                 self._drain()
-                self._err.say(message.text)
+                self._screen.say(message.text, protocol.tone(message))
+            case "status":
+                self._screen.status(message.text.decode(errors="replace"))
             case "end":
                 self._end()
             case "ping":
@@ -207,6 +226,8 @@ class Loop:
                 self._prepared.append((message.attempt, error))
             case "save":
                 self._save(message)
+            case "tails":
+                self._write_tails(message)
             case _:
                 raise ValueError(f"unknown message {message.kind}")
 
@@ -216,6 +237,15 @@ class Loop:
         os.close(fd)
         if error:
             self._say(f"dsup: cannot write {message.name}, because {error}")
+
+    def _write_tails(self, message: protocol.Message) -> None:
+        self._drain(message.attempt)
+        (fd,) = message.fds
+        try:
+            self._tails.write(message.attempt, fd)
+        except OSError as error:
+            self._say(f"dsup: cannot pass last words on, because {reason(error)}")
+        os.close(fd)
 
     def _drain(self, attempt: int | None = None, *, close: bool = False) -> None:
         """Read what the pipes hold, so that last words come before what follows."""
@@ -242,12 +272,11 @@ class Loop:
         for stream in list(self._streams.values()):
             self._close(stream)
         self._disk.close()
-        for console in self._consoles:
-            console.finish(STILL_S, FINISH_S)
+        self._screen.finish()
         self._ended = True
 
     def _say(self, text: str) -> None:
-        self._err.say(text.encode(errors="surrogateescape"))
+        self._screen.say(text.encode(errors="surrogateescape"), "warning")
 
     def _answer(self) -> None:
         if self._handled > self._answered:
@@ -265,16 +294,3 @@ class Loop:
             return
         self._answered = self._handled
         self._prepared.clear()
-
-    def _watch(self, console: Console) -> None:
-        wanted = console.backlog > 0 and console.sink
-        if bool(wanted) == (console in self._watched):
-            return
-        if not wanted:
-            self._epoll.unregister(self._watched.pop(console))
-            return
-        try:
-            self._epoll.register(wanted.fd, select.EPOLLOUT)
-        except OSError:  # a file or a device that does not poll: the tick retries
-            return
-        self._watched[console] = wanted.fd

@@ -10,10 +10,15 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from dsup.core.output import Output, RankOutput, Route, Tone
+
 TEXT_MAX_BYTES = 128 * 1024
 MESSAGE_MAX_BYTES = TEXT_MAX_BYTES + 4096
 ANSWER_MAX_BYTES = 64 * 1024
 FDS_MAX = 2
+AS_THEY_ARE = RankOutput(Route(file=True, console="raw"), Route(True, "raw"))
+
+_TONES: dict[str, Tone] = {"warning": "warning", "failure": "failure"}
 
 
 class Settings(NamedTuple):
@@ -22,6 +27,8 @@ class Settings(NamedTuple):
     Attributes:
         run_dir: the run directory; it exists.
         local_world_size: how many ranks the node has.
+        output: what becomes of the ranks' output; ranks beyond its list go to file and
+            console as they are.
         rank_logs: False for ``--log-dir /dev/null``.
         file_mode: mode of new files, before the umask.
         dir_mode: mode of new directories, before the umask.
@@ -29,21 +36,30 @@ class Settings(NamedTuple):
 
     run_dir: str
     local_world_size: int
+    output: Output = Output(ranks=())
     rank_logs: bool = True
     file_mode: int = 0o600
     dir_mode: int = 0o700
+
+    def route(self, local_rank: int, which: int) -> Route:
+        """Return where a rank's stdout (0) or stderr (1) goes."""
+        ranks = self.output.ranks
+        streams = ranks[local_rank] if local_rank < len(ranks) else AS_THEY_ARE
+        route = streams[which]
+        return route if self.rank_logs else route._replace(file=False, filters=())
 
 
 class Message(NamedTuple):
     """One message from the agent; what its kind does not need stays empty.
 
     Attributes:
-        kind: ``open close journal say prepare save ping end``.
-        attempt: of open, close and prepare.
+        kind: ``open close journal say status prepare save tails ping end``.
+        attempt: of open, close, prepare and tails.
         local_rank: of open.
-        name: of save, relative to the run directory.
-        text: of journal and say, without its newline.
-        fds: read ends of stdout and stderr of open; the file of save.
+        name: of save, relative to the run directory; of say, the tone.
+        text: of journal, say and status, without its newline.
+        fds: read ends of stdout and stderr of open; the file of save; of tails, a
+            memfd that ``encode_tail`` is appended to, stream by stream.
     """
 
     kind: str
@@ -83,6 +99,11 @@ def decode(data: bytes, fds: tuple[int, ...]) -> tuple[int, Message]:
     return int(number), Message(kind, attempt, local_rank, name, text, fds)
 
 
+def tone(message: Message) -> Tone:
+    """Return how grave what is to be said is."""
+    return _TONES.get(message.name, "plain")
+
+
 def encode_answer(answer: Answer) -> bytes:
     """Return the datagram of an answer."""
     return json.dumps(answer).encode()
@@ -96,3 +117,29 @@ def decode_answer(data: bytes) -> Answer:
     """
     ack, prepared = json.loads(data)
     return Answer(int(ack), tuple((int(n), error) for n, error in prepared))
+
+
+def encode_tail(local_rank: int, which: int, tail: bytes) -> bytes:
+    """Return one record of ``tails``: a JSON line, then the bytes themselves.
+
+    Args:
+        local_rank: whose stream it is.
+        which: 0 for stdout, 1 for stderr.
+        tail: the last bytes it wrote.
+    """
+    return json.dumps([local_rank, which, len(tail)]).encode() + b"\n" + tail
+
+
+def decode_tails(data: bytes) -> dict[tuple[int, int], bytes]:
+    """Return the last bytes of each stream, by local rank and 0 (stdout) or 1.
+
+    Raises:
+        ValueError: the data is not what ``encode_tail`` makes.
+    """
+    tails = {}
+    while data:
+        head, _, data = data.partition(b"\n")
+        local_rank, which, size = json.loads(head)
+        tails[int(local_rank), int(which)] = data[:size]
+        data = data[size:]
+    return tails

@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import stat
+import termios
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 4096
 """What a pipe that polls as writable takes at once; more could block."""
+
+COLUMNS = 80
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -31,7 +34,7 @@ class Sink:
     Attributes:
         fd: what to poll for writability.
         pollable: False where a write never waits for a reader.
-        reader: what is named when it does not take its lines.
+        terminal: whether a person may look at it.
     """
 
     def __init__(self, fd: int) -> None:
@@ -46,7 +49,7 @@ class Sink:
         mode = os.fstat(fd).st_mode
         self.fd = fd
         self.pollable = not stat.S_ISREG(mode)
-        self.reader = "terminal" if os.isatty(fd) else "reader"
+        self.terminal = os.isatty(fd)
         self._put: Callable[[Data], int] = self._put_plain
         if stat.S_ISSOCK(mode):
             self._put = self._put_socket
@@ -68,6 +71,13 @@ class Sink:
             OSError: the reader has gone, or the disk is full.
         """
         return self._put(data)
+
+    def columns(self) -> int:
+        """Return how wide the terminal is, 80 where that cannot be told."""
+        try:
+            return termios.tcgetwinsize(self.fd)[1] or COLUMNS
+        except (OSError, termios.error):
+            return COLUMNS
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether something fits, after at most that long."""

@@ -1,18 +1,33 @@
-"""One rank's stdout or stderr: exact bytes to its log, whole lines to the console."""
+"""One rank's stdout or stderr, on its way to log, console, filter and memory."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from dsup.edges.scribe import text
 
 if TYPE_CHECKING:
-    from dsup.edges.scribe.console import Console
-    from dsup.edges.scribe.files import Disk, LogFile
+    from dsup.edges.scribe.rank_log import Filter, RankLog
+    from dsup.edges.scribe.tails import Tail
+    from dsup.edges.scribe.view import View
 
-READ_BYTES = 256 * 1024
-PIPE_READS = 5
+READ_BYTES = 64 * 1024
+"""Below what malloc maps anew for each block, which costs as much as the reading."""
+READS_A_TURN = 4
+PIPE_READS = 17
 """Reads that take all a full pipe can hold (1 MiB where nobody raised the limit)."""
 PARTIAL_BYTES = 64 * 1024
+
+
+class Outlets(NamedTuple):
+    """Where a stream goes; None for not there."""
+
+    tail: Tail
+    log: RankLog | None
+    view: View | None
+    chosen: Filter | None
 
 
 class Stream:
@@ -23,19 +38,22 @@ class Stream:
         attempt: the attempt it belongs to.
     """
 
-    def __init__(self, fd: int, attempt: int, console: Console) -> None:
+    def __init__(self, fd: int, attempt: int, outlets: Outlets) -> None:
         self.fd = fd
         self.attempt = attempt
-        self._console = console
-        self._disk: Disk | None = None
-        self._log: LogFile | None = None
-        self._name = ""
+        self._outlets = outlets
+        self._in_lines = outlets.view or outlets.chosen
         self._partial = b""
 
-    def log_to(self, disk: Disk, log: LogFile, name: str) -> None:
-        """Append all that is read to a file as well."""
-        self._disk, self._log, self._name = disk, log, name
-        disk.append(log, name, b"")
+    @property
+    def due_s(self) -> float:
+        """Return when ``tick`` is due; the scribe's clock, seconds; inf for never."""
+        return self._outlets.view.due_s if self._outlets.view else inf
+
+    def tick(self) -> None:
+        """Show what has been unfinished for long enough."""
+        if self._outlets.view:
+            self._outlets.view.tick()
 
     def read(self) -> int:
         """Take what one read gives.
@@ -53,6 +71,14 @@ class Stream:
             self._take(chunk)
         return len(chunk)
 
+    def turn(self) -> bool:
+        """Take a bounded amount of what has come; return whether that was the end."""
+        for _ in range(READS_A_TURN):
+            count = self.read()
+            if count < READ_BYTES:
+                return count == 0
+        return False
+
     def drain(self) -> bool:
         """Take what the pipe holds now; return whether that was its end."""
         for _ in range(PIPE_READS):
@@ -65,22 +91,43 @@ class Stream:
         """Give up the read end; an unfinished last line is shown as it is."""
         os.close(self.fd)
         self.fd = -1
-        if self._partial:
-            self._console.add(self, self._partial)
-            self._partial = b""
-        if self._log:
-            self._log.close()
+        if self._outlets.view:
+            self._outlets.view.end()
+        if self._outlets.chosen and self._partial:
+            self._outlets.chosen.lines(self._partial)
+        self._partial = b""
+        if self._outlets.log:
+            self._outlets.log.close()
 
     def _take(self, chunk: bytes) -> None:
-        if self._disk and self._log:
-            self._disk.append(self._log, self._name, chunk)
+        self._outlets.tail.add(chunk)
+        if self._outlets.log:
+            self._outlets.log.append(chunk)
+        if not self._in_lines:
+            return
         end = chunk.rfind(b"\n") + 1
         if end:
             lines = chunk if end == len(chunk) and not self._partial else chunk[:end]
-            self._console.add(self, self._partial + lines if self._partial else lines)
+            self._pass_on(self._partial + lines if self._partial else lines)
             self._partial = chunk[end:]
         else:
             self._partial += chunk
+        if self._partial:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Keep an unfinished line, as far as it fits into memory."""
+        if b"\r" in self._partial:
+            self._partial = text.last_state(self._partial)
         if len(self._partial) >= PARTIAL_BYTES:
-            self._console.add(self, self._partial)
-            self._partial = b""
+            end = text.whole_characters(self._partial)
+            self._pass_on(self._partial[:end])
+            self._partial = self._partial[end:]
+        if self._outlets.view:
+            self._outlets.view.rest(self._partial)
+
+    def _pass_on(self, block: bytes) -> None:
+        if self._outlets.view:
+            self._outlets.view.lines(block)
+        if self._outlets.chosen:
+            self._outlets.chosen.lines(block)
