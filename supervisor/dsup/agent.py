@@ -179,7 +179,7 @@ class Agent:
             case cmd.TerminateHelpers():
                 group.terminate_helpers(self._spared)
             case cmd.KillAll():
-                tree.kill(self._spared)
+                tree.kill(self._spared, owned=self._owned)
             case cmd.CloseAttempt():
                 kept = self._state.succeeded and self._job.spec.keep_helpers
                 self._attempt.close(keep_tmp=kept)
@@ -299,13 +299,13 @@ class Agent:
                 return False
         elif state.stage is not Stage.KILLING:
             return False
-        names, total = group.helpers_left(self._spared)
+        names, total = group.helpers_left(self._spared, self._owned)
         now_s = time.monotonic()
         if total == 0 and not self._ranks.pids:
             self._post(ev.GroupEmpty("group_empty", now_s, state.attempt))
             return True
         if state.stage is Stage.KILLING:
-            tree.kill(self._spared)
+            tree.kill(self._spared, owned=self._owned)
             return False
         if self._helpers_told or not state.succeeded:
             return False

@@ -135,8 +135,8 @@ def _clean_up(will: Will) -> int:
     spare = {will.spared}
     killed: set[int] = set()
     until = time.monotonic() + _KILL_S
-    while tree.alive(spare) and time.monotonic() < until:
-        killed |= tree.kill(spare)
+    while tree.alive(spare, owned=()) and time.monotonic() < until:
+        killed |= tree.kill(spare, owned=())
         _wait_for_a_child(_ROUND_S)
     until = time.monotonic() + _LAST_WORDS_S
     while any(map(proc.is_alive, spare - {0})) and time.monotonic() < until:

@@ -458,7 +458,7 @@ for helper in helpers:
     helper.stdout.readline()
     while proc.stat(helper.pid).comm != "sleep":
         os.sched_yield()
-names, total = group.helpers_left([spared.pid])
+names, total = group.helpers_left([spared.pid], [spared.pid])
 ours = set(names) <= {f"sleep ({helper.pid})" for helper in helpers}
 group.terminate_helpers([spared.pid])
 codes = {helper.wait(10) for helper in helpers}

@@ -88,6 +88,32 @@ def test_a_fork_bomb_is_ended(drive):
     assert facts["rounds"] < 40
 
 
+def test_a_deep_family_is_ended_though_not_all_of_it_is_seen_at_once(drive):
+    """A look has an end, whatever forks meanwhile: the deep ones come up in time."""
+    facts = drive(
+        """
+        libc.become_subreaper()
+        born, last = os.pipe()
+        if os.fork() == 0:
+            for _ in range(99):
+                if os.fork():
+                    signal.pause()
+            os.write(last, b"x")
+            signal.pause()
+        os.close(last)
+        os.read(born, 1)
+        seen, rounds = len(proc.descendants(os.getpid())), 0
+        while tree.alive() and rounds < 40:
+            tree.kill()
+            tree.reap_adopted(())
+            rounds += 1
+        tell(seen=seen, ended=ended(born))
+        """,
+    )
+
+    assert facts == {"seen": 64, "ended": True}
+
+
 def test_what_is_spared_survives_with_all_below_it(drive):
     """Nothing of a spared child's branch is counted or killed, and all else is."""
     facts = drive(

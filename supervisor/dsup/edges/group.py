@@ -147,9 +147,16 @@ class WorkerGroup:
         )
 
 
-def helpers_left(spare: Collection[int]) -> tuple[tuple[str, ...], int]:
-    """Return ``comm (pid)`` of at most eight living descendants, and their number."""
-    pids = tree.alive(spare)
+def helpers_left(
+    spare: Collection[int], owned: Collection[int]
+) -> tuple[tuple[str, ...], int]:
+    """Return ``comm (pid)`` of at most eight living descendants, and their number.
+
+    Args:
+        spare: children that do not count.
+        owned: children that must not be collected here.
+    """
+    pids = tree.alive(spare, owned=owned)
     names = []
     for pid in pids[:_NAMES_MAX]:
         found = proc.stat(pid)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 _PF_EXITING: Final = 0x4
+_GENERATIONS: Final = 64
 _EXIT_CODE: Final = 49  # field 52 of /proc/PID/stat, counted from the state
 
 
@@ -99,18 +100,20 @@ def _all() -> Iterator[int]:
 def descendants(pid: int, *, without: Iterable[int] = ()) -> list[int]:
     """Return everything below a process, parents first, zombies included.
 
+    At most 64 generations: processes that fork and end faster than they are looked at
+    would be followed for ever. What is deeper moves up when its parents have ended.
+
     Args:
         pid: the root, itself not in the answer.
         without: children whose branches are left out.
     """
     left_out = set(without)
     found: list[int] = []
-    todo = children(pid)
-    while todo:
-        child = todo.pop()
-        if child not in left_out:
-            found.append(child)
-            todo += children(child)
+    generation = [pid]
+    for _ in range(_GENERATIONS):
+        born = [child for parent in generation for child in children(parent)]
+        generation = [child for child in born if child not in left_out]
+        found += generation
     return found
 
 

@@ -15,7 +15,9 @@ _LOOKS: Final = 16
 _RACES: Final = 200
 
 
-def alive(spare: Collection[int] = ()) -> list[int]:
+def alive(
+    spare: Collection[int] = (), *, owned: Collection[int] | None = None
+) -> list[int]:
     """Return the living descendants of this process, parents first.
 
     An empty answer is a proof: a process may end while it is looked at, and leave a
@@ -24,9 +26,13 @@ def alive(spare: Collection[int] = ()) -> list[int]:
 
     Args:
         spare: children that do not count, with all that is below them.
+        owned: see ``reap_adopted``, which then clears the dead away before each look;
+            None leaves them. They can be many, and make each look longer.
     """
     before: list[int] | None = None
     for _ in range(_LOOKS):
+        if owned is not None:
+            reap_adopted(owned)
         below = proc.descendants(os.getpid(), without=spare)
         living = [pid for pid in below if proc.is_alive(pid)]
         if living:
@@ -70,26 +76,32 @@ def _is_descendant(pid: int) -> bool:
     return False
 
 
-def kill(spare: Collection[int] = ()) -> set[int]:
+def kill(
+    spare: Collection[int] = (), *, owned: Collection[int] | None = None
+) -> set[int]:
     """Send SIGKILL to every descendant; return those that were alive.
 
     They are stopped first, until a look finds no new one: a process that forks faster
     than it is found would escape a plain walk.
+
+    Args:
+        spare: see ``alive``.
+        owned: see ``alive``.
     """
     stopped: set[int] = set()
     for _ in range(_STOP_ROUNDS):
-        new = set(alive(spare)) - stopped
+        new = set(alive(spare, owned=owned)) - stopped
         if not new:
             break
         stopped |= {pid for pid in new if send(pid, signal.SIGSTOP)}
     for pid in stopped:
         send(pid, signal.SIGKILL)
-    if set(alive(spare)) - stopped:
-        _outrun(spare)
+    if set(alive(spare, owned=owned)) - stopped:
+        _outrun(spare, owned)
     return stopped
 
 
-def _outrun(spare: Collection[int]) -> None:
+def _outrun(spare: Collection[int], owned: Collection[int] | None) -> None:
     """Kill children that end and leave a new one all the time, in few steps.
 
     A child that nobody but this process may collect keeps its pid until then, so no
@@ -100,6 +112,8 @@ def _outrun(spare: Collection[int]) -> None:
             if pid not in spare:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
+        if owned is not None:
+            reap_adopted(owned)
 
 
 def reap_adopted(owned: Collection[int]) -> None:
