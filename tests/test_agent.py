@@ -93,7 +93,7 @@ def test_too_few_descriptors_are_refused_beforehand(launch, limit):
 
 def test_descriptors_that_are_just_enough_are_enough(launch):
     """The number that is asked for will do."""
-    process = launch("--nproc", "10", wrap=["prlimit", "--nofile=168"])
+    process = launch("--nproc", "10", wrap=["prlimit", "--nofile=188"])
     stdout, _ = process.communicate(timeout=15)
 
     assert process.returncode == 0
