@@ -68,9 +68,6 @@ def _be_the_agent(
 ) -> NoReturn:
     code = BUG
     try:
-        # A session of its own: what is sent to the guard's process group, a SIGKILL
-        # above all, must not end both of them.
-        os.setsid()
         libc.become_subreaper()
         pidfd = _pidfd(guard_pid)
         if pidfd is None:

@@ -198,7 +198,7 @@ from dsup.edges.heartbeats import Page
 leaks = [os.open("/dev/null", os.O_RDONLY), *os.pipe(), socket.socket().detach()]
 for number in (*leaks, 100, 200):
     os.dup2(leaks[0], number)
-group.close_on_exec()
+group.close_inherited(())
 page = Page(0, 2)
 code = '''
 import os
