@@ -8,6 +8,7 @@ nothing outside /proc.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -57,6 +58,10 @@ def run(job: Job, guardian: Guardian) -> int:
         SpecError: if the ranks need more descriptors than this process may open.
     """
     _demand_descriptors(job.spec.world_size)
+    with contextlib.suppress(PermissionError):  # it has one already
+        # A session of its own: what is sent to the guard's process group, a SIGKILL
+        # above all, must not end both of them.
+        os.setsid()
     group.close_inherited({guardian.pidfd})
     group.allow_descriptors(job.spec.world_size)
     return Agent(job, guardian).run()
