@@ -129,7 +129,7 @@ from dsup.edges.heartbeats import Page
 page = Page(0, 1)
 code = "import os; print([os.fstat(n).st_ino for n in range(3)], os.getsid(0))"
 start = group.Start([{python!r}, "-ISc", code], os.environ)
-group.close_inherited({page.fd})
+group.close_inherited((page.fd,))
 print([os.fstat(n).st_ino for n in range(3)], flush=True)
 for rank in group.WorkerGroup().spawn([start], page.fd, inherit=True):
     print(rank.pid, rank.out, rank.err, flush=True)
