@@ -57,7 +57,8 @@ class Loop:
             for fd, _ in self._epoll.poll(None if wait_s == NEVER else wait_s)
         ]
         now_s = time.monotonic()
-        overdue_s = max(0.0, now_s - began_s - wait_s)
+        # Counted from the turn before: the process may have been stopped anywhere.
+        overdue_s = max(0.0, now_s - self._turned_s - wait_s)
         self.late_s = max(overdue_s, began_s - self._turned_s)
         self._turned_s = now_s
         for fd, handler in ready:
