@@ -1,6 +1,7 @@
 """The loop: what became ready first is handled first, and lateness is told."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -186,6 +187,16 @@ overdue_s = loop.turn(time.monotonic() + 0.3)
 os.write(write, b"x")
 print(overdue_s >= 0.3, loop.late_s == overdue_s, flush=True)
 """
+
+
+@pytest.mark.slow
+def test_a_loop_that_was_held_up_between_two_turns_says_so_too():
+    """It does not matter where in its turn the agent lost the time."""
+    loop = Loop()
+    loop.turn(0.0)
+    select.select([], [], [], 0.3)
+
+    assert loop.turn(0.0) >= 0.3
 
 
 @pytest.mark.slow
