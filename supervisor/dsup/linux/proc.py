@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 _PF_EXITING: Final = 0x4
 _GENERATIONS: Final = 64
+_UNKNOWN_STATUS: Final = 1 << 8  # as if it had ended with exit code 1
 _EXIT_CODE: Final = 49  # field 52 of /proc/PID/stat, counted from the state
 
 
@@ -54,9 +55,18 @@ def stat(pid: int) -> Stat | None:
 
 
 def wait_status(pid: int) -> int:
-    """Return a zombie's wait status, for one that its parent may not collect yet."""
+    """Return a zombie's wait status, for one that its parent may not collect yet.
+
+    Of another user's process the kernel does not tell it; that is no success.
+    """
+    try:
+        told = os.geteuid() in {0, os.stat(f"/proc/{pid}").st_uid}
+    except FileNotFoundError:
+        told = False
+    if not told:
+        return _UNKNOWN_STATUS
     fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return int(fields[_EXIT_CODE]) if len(fields) > _EXIT_CODE else 0
+    return int(fields[_EXIT_CODE]) if len(fields) > _EXIT_CODE else _UNKNOWN_STATUS
 
 
 def is_dying(pid: int) -> bool:

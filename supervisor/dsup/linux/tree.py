@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from collections.abc import Collection
@@ -12,7 +11,6 @@ from dsup.linux import proc
 
 _STOP_ROUNDS: Final = 8
 _LOOKS: Final = 16
-_RACES: Final = 200
 
 
 def alive(
@@ -96,24 +94,7 @@ def kill(
         stopped |= {pid for pid in new if send(pid, signal.SIGSTOP)}
     for pid in stopped:
         send(pid, signal.SIGKILL)
-    if set(alive(spare, owned=owned)) - stopped:
-        _outrun(spare, owned)
     return stopped
-
-
-def _outrun(spare: Collection[int], owned: Collection[int] | None) -> None:
-    """Kill children that end and leave a new one all the time, in few steps.
-
-    A child that nobody but this process may collect keeps its pid until then, so no
-    ancestry has to be proven before it is hit.
-    """
-    for _ in range(_RACES):
-        for pid in proc.children(os.getpid()):
-            if pid not in spare:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-        if owned is not None:
-            reap_adopted(owned)
 
 
 def reap_adopted(owned: Collection[int]) -> None:
