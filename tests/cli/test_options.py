@@ -157,12 +157,26 @@ def test_virtual_local_ranks_without_a_list_are_numbered(dry):
     assert variables["CUDA_VISIBLE_DEVICES"] == ("0 ... 1", "dsup")
 
 
-def test_a_dry_run_shows_the_command_of_a_restart(dry):
-    """--resume-arg is shown with its place."""
-    said = dry("--resume-arg", "--resume={path}", "train.py")
+def test_a_dry_run_shows_the_command_of_a_restart(dry, home):
+    """What a start would resume from is looked for, and handed over as it would be."""
+    (home / "step-10.pt").write_bytes(b"x")
+    os.utime(home / "step-10.pt", (0, 0))
+    resume = ("--checkpoint-glob", "*.pt", "--resume-arg", "--resume={path}")
+    said = dry(*resume, "train.py")
 
-    assert "when there is a checkpoint PATH\n" in said.out
-    assert said.out.count("train.py --resume=PATH\n") == 1
+    assert f"newest checkpoint: {home}/step-10.pt\n" in said.out
+    assert said.command().endswith(f"train.py --resume={home}/step-10.pt")
+    assert said.variables()["DSUP_RESUME_FROM"] == (f"{home}/step-10.pt", "dsup")
+
+
+def test_a_dry_run_says_what_is_in_force_where_nothing_was_given(dry, home):
+    """A default that is worked out is shown as it comes out."""
+    said = dry("train.py")
+
+    assert "by the cause (--explain-policy)" in said.out
+    assert f"{home}" in next(
+        line for line in said.out.splitlines() if line.startswith("  log-dir ")
+    )
 
 
 def test_a_dry_run_makes_nothing(dry, home):

@@ -30,7 +30,11 @@ WRONG = [
         "launch --checkpoint-dir a --checkpoint-glob b train.py",
         "cannot use --checkpoint-dir with --checkpoint-glob",
     ),
-    ("launch --resume-arg=--resume train.py", "because it has no {path}"),
+    (
+        "launch --checkpoint-dir a --resume-arg=--resume train.py",
+        "because it has no {path}",
+    ),
+    ("launch --resume-arg={path} train.py", "no checkpoint location is given"),
     ("launch --log-dir train.py/logs train.py", "cannot make a run directory in"),
     ("launch --nprocs 2 train.py", "no such option '--nprocs'"),
     ("launch --max-restart-s 2 train.py", "Did you mean one of: '--max-restarts',"),

@@ -134,6 +134,12 @@ def _check(options: Mapping[str, Any]) -> None:
             "cannot use --checkpoint-dir with --checkpoint-glob, because one run "
             "resumes from one place (drop one of them)"
         )
+    located = options["checkpoint_dir"] or options["checkpoint_glob"]
+    if options["resume_arg"] and not located:
+        raise SpecError(
+            "cannot use --resume-arg, because no checkpoint location is given "
+            "(--checkpoint-dir or --checkpoint-glob)"
+        )
     if options["resume_arg"] and "{path}" not in options["resume_arg"]:
         raise SpecError(
             f"cannot use --resume-arg {options['resume_arg']!r}, because it has no "

@@ -9,8 +9,9 @@ from typing import Final
 
 from dsup.core import environment
 from dsup.core.exits import CAUSES, Cause
-from dsup.core.job import Job, command
+from dsup.core.job import Job, Option, command
 from dsup.core.plan import PLANS, restarts_in_force
+from dsup.edges.preparation import Found, Location, decode, search
 from dsup.report.run_file import is_secret
 from dsup_runtime import contract
 
@@ -23,22 +24,41 @@ def policy_text() -> str:
     return "\n".join([*_cause_lines(), "", *_plan_lines()])
 
 
-def job_text(job: Job) -> str:
-    """Return everything that would be started, each value with its origin."""
-    lines = ["options"]
-    lines += [f"  {o.name:18} {o.value or '-':32} {o.origin}" for o in job.options]
-    lines += _commands(job)
-    if job.resume_arg:
-        resumed = command(job, 0, "PATH")
-        lines += ["when there is a checkpoint PATH", f"  {shlex.join(resumed)}"]
-    lines += ["", "environment that dsup sets", *_variables(job)]
+def dry_run_text(job: Job) -> str:
+    """Look for a checkpoint as a start would, and return ``job_text``."""
+    location = Location(job.checkpoint_dir, job.checkpoint_glob)
+    return job_text(job, decode(search(location)) if any(location) else Found())
+
+
+def job_text(job: Job, found: Found) -> str:
+    """Return everything that would be started, each value with its origin.
+
+    Args:
+        job: what would be done.
+        found: the checkpoint that it would be resumed from.
+    """
+    lines = ["options", *(_option(option, job) for option in job.options)]
+    if job.checkpoint_dir or job.checkpoint_glob:
+        lines += ["", f"newest checkpoint: {found.path or found.error or 'none'}"]
+    lines += _commands(job, found.path)
+    lines += ["", "environment that dsup sets", *_variables(job, found.path)]
     return "\n".join(lines)
 
 
-def _commands(job: Job) -> list[str]:
-    of_ranks = [
-        shlex.join(command(job, rank, "")) for rank in range(job.spec.world_size)
-    ]
+def _option(option: Option, job: Job) -> str:
+    in_force = {
+        "log-dir": os.path.dirname(job.run_dir),
+        "max-restarts": "by the cause (--explain-policy)",
+        "master-port": "a fresh one each time",
+    }
+    unset = option.origin == "default" and option.value in {"", "0"}
+    value = in_force.get(option.name, option.value) if unset else option.value
+    return f"  {option.name:18} {value or '-':32} {option.origin}"
+
+
+def _commands(job: Job, resume_from: str) -> list[str]:
+    size = job.spec.world_size
+    of_ranks = [shlex.join(command(job, rank, resume_from)) for rank in range(size)]
     if len(set(of_ranks)) == 1:
         return ["", "command of every rank", f"  {of_ranks[0]}"]
     return ["", "command of each rank", *(f"  {line}" for line in of_ranks)]
@@ -64,14 +84,12 @@ def _plan_lines() -> Iterator[str]:
         yield f"  {'restart' if row.restart else 'give up':8} {row.reason}"
 
 
-def _variables(job: Job) -> Iterator[str]:
-    size = job.spec.world_size
-    of_ranks = [
-        environment.for_rank(job.environment, _shared(job), r) for r in range(size)
-    ]
+def _variables(job: Job, resume_from: str) -> Iterator[str]:
+    shared, size = _shared(job, resume_from), job.spec.world_size
+    of_ranks = [environment.for_rank(job.environment, shared, r) for r in range(size)]
     for name, value in sorted(of_ranks[0].items()):
         ours = job.environment.get(name) != value
-        if not ours and name not in environment.defaults(_shared(job)):
+        if not ours and name not in environment.defaults(shared):
             continue
         origin = "dsup" if ours else "your environment"
         values = list(dict.fromkeys(rank[name] for rank in of_ranks))
@@ -83,7 +101,7 @@ def _variables(job: Job) -> Iterator[str]:
         yield f"  {name}={shown}  ({origin})"
 
 
-def _shared(job: Job) -> environment.Shared:
+def _shared(job: Job, resume_from: str) -> environment.Shared:
     return environment.Shared(
         run_id=job.run_id,
         run_dir=job.run_dir,
@@ -96,7 +114,7 @@ def _shared(job: Job) -> environment.Shared:
         inductor_cache=job.inductor_cache,
         page_fd=3,
         agent_pid=0,
-        resume_from="",
+        resume_from=resume_from,
         grace_s=job.spec.grace_s,
         comm_timeout_s=job.comm_timeout_s,
         error_files=job.rank_logs,

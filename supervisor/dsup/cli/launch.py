@@ -54,9 +54,9 @@ def _launch(context: click.Context, /, **options: Any) -> int:  # noqa: ANN401 (
     call = Call(options, origins(context), os.environ, terminal())
     job = build(call, dry=options["dry_run"])
     if options["dry_run"]:
-        from dsup.cli.explain import job_text
+        from dsup.cli.explain import dry_run_text
 
-        click.echo(job_text(job))
+        click.echo(dry_run_text(job))
         return 0
     guardian = context.obj
     if not isinstance(guardian, Guardian):
