@@ -91,6 +91,15 @@ def test_too_few_descriptors_are_refused_beforehand(launch, limit):
     )
 
 
+def test_a_low_soft_limit_is_raised(launch):
+    """What an ordinary process may raise for itself needs no user."""
+    process = launch("--nproc", "10", wrap=["prlimit", "--nofile=64:4096"])
+    stdout, _ = process.communicate(timeout=15)
+
+    assert process.returncode == 0
+    assert stdout.count(b"started") == 10
+
+
 def test_descriptors_that_are_just_enough_are_enough(launch):
     """The number that is asked for will do."""
     process = launch("--nproc", "10", wrap=["prlimit", "--nofile=188"])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import time
 from collections import deque
@@ -22,7 +21,7 @@ from dsup.attempt import Attempt
 from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core import machine
-from dsup.core.errors import DsupError, SpawnError, SpecError
+from dsup.core.errors import DsupError, SpawnError
 from dsup.core.job import Job
 from dsup.core.job import command as command_line
 from dsup.core.state import NEVER, Stage
@@ -42,9 +41,6 @@ LAST_AIDES_S: Final = 1.0
 
 _KILL_ROUND_S: Final = 0.05
 _NICE: Final = -5
-_DESCRIPTORS: Final = 128
-# The scribe has the most: two pipes, two files, and the index of each.
-_DESCRIPTORS_A_RANK: Final = 6
 
 
 def run(job: Job, guardian: Guardian) -> int:
@@ -57,25 +53,13 @@ def run(job: Job, guardian: Guardian) -> int:
     Raises:
         SpecError: if the ranks need more descriptors than this process may open.
     """
-    _demand_descriptors(job.spec.world_size)
+    group.demand_descriptors(job.spec.world_size)
     with contextlib.suppress(PermissionError):  # it has one already
         # A session of its own: what is sent to the guard's process group, a SIGKILL
         # above all, must not end both of them.
         os.setsid()
     group.close_inherited({guardian.pidfd})
-    group.allow_descriptors(job.spec.world_size)
     return Agent(job, guardian).run()
-
-
-def _demand_descriptors(ranks: int) -> None:
-    """Refuse now what would end in the middle: nothing works without descriptors."""
-    need = _DESCRIPTORS + ranks * _DESCRIPTORS_A_RANK
-    have, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if have != resource.RLIM_INFINITY and have < need:
-        raise SpecError(
-            f"cannot supervise {ranks} ranks, because only {have} descriptors may be "
-            f"open (raise ulimit -n to {need})"
-        )
 
 
 class Agent:

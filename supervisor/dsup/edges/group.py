@@ -11,7 +11,7 @@ import signal
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from dsup.core.errors import SpawnError
+from dsup.core.errors import SpawnError, SpecError
 from dsup.core.exits import CANNOT_EXECUTE, NOT_FOUND
 from dsup.linux import proc, tree
 
@@ -23,7 +23,8 @@ _F_SETPIPE_SZ: Final = 1031
 _NAMES_MAX: Final = 8
 _STDERR: Final = 2
 _DESCRIPTORS: Final = 128
-_DESCRIPTORS_A_RANK: Final = 4
+# The scribe has the most: two pipes, two files, and the index of each.
+_DESCRIPTORS_A_RANK: Final = 6
 # Python ignores these two for itself; the others a rank must be able to receive even
 # if whoever started dsup ignored them.
 _DEFAULTED: Final = (
@@ -170,15 +171,25 @@ def terminate_helpers(spare: Collection[int]) -> None:
         tree.send(pid, signal.SIGTERM)
 
 
-def allow_descriptors(ranks: int) -> None:
-    """Raise the soft limit of open files if that many ranks need more.
+def demand_descriptors(ranks: int) -> None:
+    """Have as many descriptors as so many ranks need; nothing works without.
 
-    The ranks inherit the limit, so it is left alone as long as it suffices.
+    The soft limit is raised where that helps. The ranks inherit it, so it is left alone
+    as long as it suffices.
+
+    Raises:
+        SpecError: if the hard limit is too low.
     """
     needed = _DESCRIPTORS + _DESCRIPTORS_A_RANK * ranks
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < needed and (hard >= needed or hard == resource.RLIM_INFINITY):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise SpecError(
+            f"cannot supervise {ranks} ranks, because only {hard} descriptors may be "
+            f"open (raise ulimit -n to {needed})"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def close_inherited(kept: Collection[int]) -> None:
