@@ -7,10 +7,14 @@ for it. A missing thing skips the test and says so; it never passes it.
 import importlib.util
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Under nohup SIGHUP would be ignored here, and in every child that a test starts.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 settings.register_profile(
     "dsup",

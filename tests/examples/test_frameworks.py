@@ -29,6 +29,8 @@ SAVED = {
 
 NOT_OURS = ("DSUP_", "HF_", "MASTER_", "OMP_", "PET_", "PYTHON", "TORCHELASTIC_")
 MARK = "DSUP_TEST_MARK"
+GLOO_ABORTED = "terminate called without an active exception"
+TRIES = 3
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -149,19 +151,38 @@ def launch(tmp_path):
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_a_script_learns_the_same_under_torchrun_and_under_dsup(framework, launch):
-    """Not a line of it is changed; the framework sees both ranks, and all is quiet."""
-    theirs, ours = (
-        launch(TORCHRUN, example(framework)),
-        launch(DSUP, example(framework)),
-    )
+def finished(launch, launcher, script):
+    """Return a launch that has ended, and its exit code.
 
-    assert (theirs.ended(), ours.ended()) == (0, 0), ours.complaints()
-    assert sorted(ours.known()) == ["0 of 2", "1 of 2"]
-    assert [epoch for epoch, _ in ours.losses()] == [1, 2, 3, 4, 5]
-    assert ours.losses() == theirs.losses()
-    assert "destroy_process_group" not in ours.complaints()
-    assert ours.processes() == {}
+    Gloo's threads can outlive their group and abort a rank that was done, under any
+    launcher: that is not what is tested here, so then it is tried again.
+    """
+    runs = (launch(launcher, script) for _ in range(TRIES))
+    for run in runs:
+        code = run.ended()
+        if GLOO_ABORTED not in run.complaints():
+            return run, code
+    pytest.fail(f"gloo aborted a rank {TRIES} times")
+
+
+def test_a_script_runs_as_it_is(framework, launch):
+    """Not a line of it is changed; the framework sees both ranks, and all is quiet."""
+    run, code = finished(launch, DSUP, example(framework))
+
+    assert code == 0, run.complaints()
+    assert sorted(run.known()) == ["0 of 2", "1 of 2"]
+    assert [epoch for epoch, _ in run.losses()] == [1, 2, 3, 4, 5]
+    assert "destroy_process_group" not in run.complaints()
+    assert run.processes() == {}
+
+
+@pytest.mark.soak
+def test_a_script_learns_the_same_under_torchrun_and_under_dsup(framework, launch):
+    """The losses are equal to the last digit that is printed."""
+    theirs, _ = finished(launch, TORCHRUN, example(framework))
+    ours, _ = finished(launch, DSUP, example(framework))
+
+    assert ours.losses() == theirs.losses() != []
 
 
 def test_a_killed_rank_costs_an_epoch_and_a_stop_leaves_nothing(framework, launch):

@@ -1,7 +1,5 @@
 """Descendants: all are found, all are ended, and nobody else is ever touched."""
 
-import os
-import signal
 import subprocess
 
 import pytest
@@ -249,10 +247,3 @@ def test_the_living_are_listed_parents_first(drive):
     )
 
     assert facts == {"alive": True}
-
-
-def test_a_test_of_this_kind_leaves_nothing_behind():
-    """The drivers above are children of this process, and all of them have ended."""
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
-    assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
