@@ -30,8 +30,8 @@ REMOVE_S: Final = 5.0
 class Desk(Protocol):
     """What an attempt needs of the recorder."""
 
-    def say(self, text: str) -> None:
-        """Print a line of dsup's own."""
+    def warn(self, text: str) -> None:
+        """Print a line of dsup's own that the quiet are to see, too."""
 
     def prepare_directories(self, attempt: int) -> None:
         """Have an attempt's directories made; answered by ``on_directories``."""
@@ -106,7 +106,9 @@ class Attempt:
     def on_directories(self, number: int, error: str | None) -> None:
         """Take the scribe's word on an attempt's directories; logs are no condition."""
         if error:
-            self._desk.say(f"cannot keep the logs of attempt {number}, because {error}")
+            self._desk.warn(
+                f"cannot keep the logs of attempt {number}, because {error}"
+            )
         self._arrived(number, "directories", "")
 
     def scan(self) -> None:
@@ -208,15 +210,17 @@ class Attempt:
 
     def _on_removed(self, tmp_dir: str, answer: bytes) -> None:
         if answer != preparation.REMOVED:
-            self._desk.say(f"cannot remove all of {tmp_dir} in time: remove it by hand")
+            self._desk.warn(
+                f"cannot remove all of {tmp_dir} in time: remove it by hand"
+            )
 
     def _take(self, found: Found) -> None:
         self._found = found
         for reason in found.rejected:
-            self._desk.say(f"passed over a checkpoint that is not whole: {reason}")
+            self._desk.warn(f"passed over a checkpoint that is not whole: {reason}")
         if found.strangers:
             directory = self._location.directory
-            self._desk.say(
+            self._desk.warn(
                 f"{directory} holds {found.strangers} entries of another layout than "
                 f"dsup's (--checkpoint-glob '{directory}/*' looks for those)"
             )

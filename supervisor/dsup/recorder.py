@@ -96,6 +96,10 @@ class Recorder:
             line = voice.worded(console.printable(text), tone, how, wall_s)
             self._unsaid.append((line, tone))
 
+    def warn(self, text: str) -> None:
+        """Print a line of dsup's own that the quiet are to see, too."""
+        self.say(text, "warning")
+
     def show_status(self, state: State, step: int | None) -> None:
         """Have a terminal's status line tell how it stands, at most once a second.
 
@@ -112,7 +116,7 @@ class Recorder:
         """Say to which ranks a signal was not passed on."""
         if ranks:
             name, who = signal_name(signum), console.ranks(ranks)
-            self.say(f"{name} not passed on to {who}: no handler, it would be deadly")
+            self.warn(f"{name} not passed on to {who}: no handler, it would be deadly")
 
     def prepare_directories(self, attempt: int) -> None:
         """Have an attempt's directories made; ``on_directories`` gets the answer."""
@@ -212,6 +216,6 @@ class Recorder:
             os.write(fd, run_file(self._job, time.time_ns(), time.monotonic_ns()))
             scribe.save(contract.RUN_FILE, fd)
         except OSError:
-            self.say("cannot keep run.json, because no descriptor is left")
+            self.warn("cannot keep run.json, because no descriptor is left")
         finally:
             os.close(fd)
