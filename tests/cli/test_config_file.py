@@ -1,5 +1,8 @@
 """--config: options from a file, below the command line and the variables."""
 
+import subprocess
+import sys
+
 import pytest
 
 
@@ -69,6 +72,9 @@ def test_a_file_beats_the_defaults_alone(call_of_two, variables, words, expected
         ("nproc = 0", "'0' is not a number from 1 to 4096"),
         ("standalone = 3", "'3' is not a valid boolean"),
         ("nproc = ", "it is no TOML"),
+        pytest.param("a = " + "[" * 3000, "it is no TOML", id="too deep"),
+        pytest.param("#" * (1 << 20 | 1), "it has more than 1048576 bytes", id="big"),
+        ('log-dir = "a\\u0000b"', "has a NUL for 'log-dir', not a value"),
         ("nproc = '\ud800'", "it is no TOML"),
     ],
 )
@@ -92,3 +98,23 @@ def test_a_file_that_cannot_be_read_is_refused(dsup, path, why):
 
     assert said.code == 2
     assert f"the file {path} cannot be read: {why}" in said.err
+
+
+def test_a_file_may_come_through_a_pipe_that_is_slow(home):
+    """It is read to its end, however late that comes."""
+    said = subprocess.run(
+        [
+            *(
+                "bash",
+                "-c",
+                '"$@" --config <(sleep .3; echo nproc=2; sleep .3; echo v=1)',
+            ),
+            *("bash", sys.executable, "-m", "dsup", "launch"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert said.returncode == 2
+    assert "has the unknown key 'v'" in said.stderr

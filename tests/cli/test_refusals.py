@@ -54,6 +54,7 @@ WRONG = [
     ("launch --stdio inherit -r 1 train.py", "--stdio inherit with --redirects"),
     ("launch -q -v train.py", "cannot use -q with -v"),
     ("launch --log-format xml train.py", "'xml' is not one of 'text', 'json'"),
+    ("launch --comm-timeout 1e10 train.py", "'1e10' is not a number of seconds from"),
     ("launch --nnodes 2 train.py", "--nnodes 2, because dsup does one node so far"),
     ("launch --nnodes 1:4 train.py", "--nnodes 1:4, because dsup does one node so"),
     ("launch --nnodes 2:1 train.py", "'2:1', because it is neither N nor MIN:MAX"),
@@ -164,6 +165,14 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     assert said.code == 2
     assert why in said.err
     assert said.err.endswith(")\n")
+    assert said.err.count("\n") == 1
+
+
+def test_a_refusal_moves_no_cursor(dsup):
+    """What was typed is shown, and not acted out by the terminal."""
+    said = dsup("launch", "n\x1b]0;T\x07\n.py")
+
+    assert r"cannot run n\x1b]0;T\x07\n.py, because" in said.err
     assert said.err.count("\n") == 1
 
 

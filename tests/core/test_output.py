@@ -113,6 +113,18 @@ def test_by_default_everything_is_kept_and_shown_as_it_is():
     assert rank == (Route(True, "raw"), Route(True, "raw"))
 
 
+def test_a_prefix_ends_no_line_and_moves_no_cursor():
+    """It comes from an option, and stands before every line on the console."""
+    wishes = Wishes(
+        redirects=streams.parse_streams("0"),
+        tee=streams.parse_streams("3"),
+        prefix="a\n\x1b[H${role_name}:",
+    )
+    (rank,) = streams.routes(wishes, Names("r\r", "host"), 1)
+
+    assert rank.out.prefix == r"a\n\x1b[Hr\r:"
+
+
 @pytest.mark.parametrize(
     ("redirects", "tee", "expected"),
     [

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -139,6 +141,24 @@ def test_another_users_run_stays(runs):
     remove(runs, keep=1)
 
     assert old.exists()
+
+
+@pytest.mark.root
+def test_a_run_with_a_file_system_mounted_in_it_stays(runs):
+    """What is mounted there is somebody's data."""
+    old = make(runs, name(1))
+    (old / "sub" / "a mount").mkdir(parents=True)
+    script = """
+        mount -t tmpfs none "$2/sub/a mount" && touch "$2/sub/a mount/precious" &&
+        "$3" -c "
+import sys
+from dsup.edges.scribe.retention import prune
+list(prune(sys.argv[1], 1))" "$1" && ls "$2/sub/a mount" "$2"
+    """
+    paths = [str(runs / OWN), str(old), sys.executable]
+    said = subprocess.check_output(["unshare", "-m", "sh", "-c", script, "sh", *paths])
+
+    assert {b"precious", b"run.json", b"attempt_0"} <= set(said.split())
 
 
 def test_links_inside_are_removed_and_not_followed(runs, tmp_path):

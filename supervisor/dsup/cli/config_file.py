@@ -42,11 +42,16 @@ def _read(context: click.Context, path: str) -> Mapping[str, Any]:
 
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Only the opening must not wait; what comes through a pipe is read to its end.
+        os.set_blocking(fd, True)
         with open(fd, "rb") as file:
-            return tomllib.loads(file.read(_BYTES_MAX).decode())
+            text = file.read(_BYTES_MAX + 1).decode()
+        if len(text) <= _BYTES_MAX:
+            return tomllib.loads(text)
+        reason = f"it has more than {_BYTES_MAX} bytes"
     except OSError as error:
         reason = str(error.strerror).lower()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         reason = f"it is no TOML: {error}"
     raise click.UsageError(f"the file {path} cannot be read: {reason}", context)
 
@@ -70,7 +75,7 @@ def _plain(context: click.Context, path: str, key: str, value: object) -> object
         return ",".join(str(_plain(context, path, key, item)) for item in value)
     if isinstance(value, bool):
         return value
-    if isinstance(value, int | float | str):
+    if isinstance(value, int | float | str) and "\0" not in str(value):
         return str(value)
-    kind = type(value).__name__
+    kind = "NUL" if isinstance(value, str) else type(value).__name__
     raise click.UsageError(f"{path} has a {kind} for {key!r}, not a value", context)

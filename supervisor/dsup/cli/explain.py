@@ -12,6 +12,7 @@ from dsup.core.exits import CAUSES, Cause
 from dsup.core.job import Job, Option, command
 from dsup.core.plan import PLANS, restarts_in_force
 from dsup.edges.preparation import Found, Location, decode, search
+from dsup.report.console import printable
 from dsup.report.run_file import is_secret
 from dsup_runtime import contract
 
@@ -53,7 +54,7 @@ def _option(option: Option, job: Job) -> str:
     }
     unset = option.origin == "default" and option.value in {"", "0"}
     value = in_force.get(option.name, option.value) if unset else option.value
-    return f"  {option.name:18} {value or '-':32} {option.origin}"
+    return printable(f"  {option.name:18} {value or '-':32} {option.origin}")
 
 
 def _commands(job: Job, resume_from: str) -> list[str]:
@@ -98,7 +99,7 @@ def _variables(job: Job, resume_from: str) -> Iterator[str]:
             shown = "***"
         elif shown == _LATER.get(name):
             shown = "(chosen at the start)"
-        yield f"  {name}={shown}  ({origin})"
+        yield printable(f"  {name}={shown}  ({origin})")
 
 
 def _shared(job: Job, resume_from: str) -> environment.Shared:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import sys
 
 import click
@@ -11,7 +13,9 @@ from dsup.cli.launch import launch
 from dsup.core.errors import DsupError
 from dsup.core.exits import BUG, OK, WRONG_CALL, stop_code
 from dsup.linux.guardian import Guardian
+from dsup.report.console import printable
 
+CANNOT_WRITE = 1
 SIGINT_CODE = stop_code(2)
 
 
@@ -68,13 +72,19 @@ def run(words: list[str], guardian: Guardian | None) -> int:
         return SIGINT_CODE
     except DsupError as error:
         return _refuse(str(error), error.exit_code)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EPIPE, errno.EBADF}:
+            return _refuse(_bug(error), BUG)
+        reason = str(error.strerror).lower()
+        return _refuse(f"cannot write the output, because {reason}", CANNOT_WRITE)
     except Exception as error:  # noqa: BLE001 (a user is to see no traceback of ours)
         return _refuse(_bug(error), BUG)
     return code if isinstance(code, int) else OK
 
 
 def _refuse(message: str, code: int) -> int:
-    print(f"dsup: {message}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it
+        print(f"dsup: {printable(message)}", file=sys.stderr, flush=True)
     return code
 
 

@@ -16,6 +16,9 @@ from dsup.linux.topology import device_count
 _RANKS_MAX: Final = 4096
 _T = TypeVar("_T")
 
+_SECONDS_MAX: Final = 2**31 - 1
+"""68 years; torch reads time-outs into 32 bits."""
+
 
 class Parsed(click.ParamType[_T]):
     """Whatever a pure function makes of a text.
@@ -52,8 +55,9 @@ class Seconds(click.ParamType[float]):
             number = float(str(value))
         except ValueError:
             number = math.nan
-        if not 0 <= number < math.inf:
-            self.fail(f"{value!r} is not a number of seconds, 0 or more", param, ctx)
+        if not 0 <= number <= _SECONDS_MAX:
+            allowed = f"a number of seconds from 0 to {_SECONDS_MAX}"
+            self.fail(f"{value!r} is not {allowed}", param, ctx)
         return number
 
 

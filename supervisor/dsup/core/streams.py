@@ -159,6 +159,8 @@ def _console(wishes: Wishes, rank: int, stream: int, *, shown: bool) -> Console:
 def _prefix(wishes: Wishes, names: Names, rank: int) -> str:
     from string import Template
 
-    return Template(wishes.prefix).safe_substitute(
+    prefix = Template(wishes.prefix).safe_substitute(
         role_name=names.role, local_rank=rank, rank=rank, hostname=names.host
     )
+    # It stands before every line, so it must neither end one nor move a cursor.
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in prefix)

@@ -146,7 +146,9 @@ def _started(state: State, view: View) -> str:
         threads = "; OMP_NUM_THREADS=1 as torchrun sets it"
     plural = "s" if size > 1 else ""
     where = f"logs in {job.run_dir}"
-    if job.output.inherit:
+    if not job.rank_logs:
+        where = f"without logs; journal in {job.run_dir}"
+    elif job.output.inherit:
         where = (
             f"on these streams themselves, so without logs; journal in {job.run_dir}"
         )
@@ -273,7 +275,8 @@ def _over(state: State, view: View) -> str:
         return ""
     signum = state.stop.signum
     how_ = f"stopped by {signal_name(signum)}, exit code {stop_code(signum)}"
-    return f"{how_}; logs in {view.job.run_dir}"
+    what = "logs" if view.job.rank_logs else "journal"
+    return f"{how_}; {what} in {view.job.run_dir}"
 
 
 def _unkillable(state: State, view: View) -> str:

@@ -1,9 +1,9 @@
 """Old run directories: what is proven to be one, and dead, is removed beyond a number.
 
 A directory next to this run's is removed only if it has a run's name with this node's
-name in it, belongs to this user, holds a run.json of dsup's schema, and nobody holds
-the lock on its journal that every scribe holds while it lives. Whatever goes wrong,
-the directory stays.
+name in it, belongs to this user, holds a run.json of dsup's schema, has no other file
+system mounted in it, and nobody holds the lock on its journal that every scribe holds
+while it lives. Whatever goes wrong, the directory stays.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
+from dsup.linux import proc
 from dsup_runtime.contract import JOURNAL_FILE, RUN_FILE
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"\d{8}T\d{6}Z-.+-[0-9a-f]{6}_(?P<host>.+)")
 SCHEMA = "dsup.run/"
+MOUNT_POINT = 4  # field 5 of /proc/self/mountinfo, with blanks as \\040
 RUN_FILE_MAX_BYTES = 4 * 1024 * 1024
 PROOF = (JOURNAL_FILE, RUN_FILE)
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -82,7 +84,7 @@ def _remove_if_dead(name: str, parent_fd: int) -> Iterator[bool]:
     try:
         journal_fd = os.open(JOURNAL_FILE, os.O_RDWR | SAFE, dir_fd=fd)
         fcntl.flock(journal_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_run(fd):
+        if _is_run(fd) and not _has_mounts(fd):
             yield from _empty(fd)
             os.rmdir(name, dir_fd=parent_fd)
     except (OSError, ValueError, RecursionError):  # alive, or not ours to judge
@@ -110,6 +112,16 @@ def _is_run(fd: int) -> bool:
     finally:
         os.close(file_fd)
     return isinstance(run, dict) and str(run.get("schema")).startswith(SCHEMA)
+
+
+def _has_mounts(fd: int) -> bool:
+    """Return whether a file system, never a run's own, is mounted below a directory."""
+    below = os.readlink(f"/proc/self/fd/{fd}") + "/"
+    table = proc.read_text("/proc/self/mountinfo")
+    points = (line.split()[MOUNT_POINT] for line in table.splitlines())
+    return not table or any(
+        point.encode().decode("unicode_escape").startswith(below) for point in points
+    )
 
 
 def _empty(fd: int) -> Iterator[bool]:
