@@ -141,3 +141,30 @@ def test_no_text_of_a_man_page_is_taken_for_a_request():
     }
 
     assert found <= requests
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("dsup launch --log-dir /t", "dir,/t"),
+        ("dsup launch --config job", "file,job"),
+        ("dsup launch --checkpoint-glob ckpt/", "file,ckpt/"),
+        ("dsup launch --store a", "plain,agent"),
+    ],
+)
+def test_the_shell_completes_values(words, offered):
+    """Paths by the shell itself, words by what is allowed."""
+    asked = {
+        "_DSUP_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    said = subprocess.run(
+        [sys.executable, "-m", "dsup"],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert said.stdout.splitlines() == [offered]

@@ -271,3 +271,13 @@ def test_one_rank_per_gpu_needs_a_gpu(visible):
     """--nproc gpu without a GPU is refused with what to look at."""
     with pytest.raises(SpecError, match="because no GPU is visible"):
         rank_count("gpu", {"CUDA_VISIBLE_DEVICES": visible})
+
+
+def test_options_of_torchrun_have_variables_of_dsups_too(dry, monkeypatch):
+    """A DSUP_ variable goes before a PET_ variable for every option."""
+    monkeypatch.setenv("PET_RDZV_ID", "theirs")
+    monkeypatch.setenv("DSUP_RDZV_ID", "ours")
+
+    variables = dry("train.py").variables()
+
+    assert variables["TORCHELASTIC_RUN_ID"] == ("ours", "dsup")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Section(NamedTuple):
@@ -19,10 +22,25 @@ class Section(NamedTuple):
     options: tuple[click.Option, ...]
 
 
+_PATHS: Final = {"DIR": "dir", "FILE": "file", "PATTERN": "file"}
+"""What the shell completes, by the metavar of an option that takes a path."""
+
+
 class _Option(click.Option):
     def get_help_extra(self, _: click.Context) -> click.types.OptionHelpExtra:
         """Return nothing: the help says it in words, or a range would be said too."""
         return {}
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return what the shell may put in place of an unfinished value."""
+        kind = _PATHS.get(self.metavar or "")
+        if kind is None:
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type=kind)]
 
 
 def option(names: str, env: str = "", /, **attributes: Any) -> click.Option:  # noqa: ANN401 (click's)
