@@ -1,6 +1,7 @@
 """What a restarted attempt finds, when it begins, and when there is none."""
 
 import itertools
+import json
 import re
 import signal
 
@@ -23,6 +24,18 @@ def test_a_process_group_survives_a_restart(run, proc, nth):
     assert {event.attempt for event in run.events("done")} == {1}
     assert [event.total for event in run.events("reduced")] == [1.0] * 4
     run.nothing_left()
+
+
+@pytest.mark.torch
+def test_what_torch_records_of_a_failure_is_kept(run, proc):
+    """B23: error.json as torch writes it, the traceback shown, the rank named."""
+    run.start("--nproc 1 --max-restarts 0", script=proc.workers / "recorded.py")
+
+    assert run.ended(30) == 1, run.console()
+    (error,) = run.logs.glob("*/attempt_0/0/error.json")
+    assert "bad batch 17" in json.loads(error.read_text())["message"]["message"]
+    assert "ValueError: bad batch 17" in run.console()
+    assert any("it began with rank 0" in line for line in run.said())
 
 
 def test_what_the_next_attempt_is_told(run):
