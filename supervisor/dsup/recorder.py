@@ -16,6 +16,7 @@ from dsup.core.events import Event
 from dsup.core.exits import signal_name
 from dsup.core.job import Job
 from dsup.core.output import Tone
+from dsup.core.printable import printable
 from dsup.core.state import NEVER, State
 from dsup.edges.group import Rank
 from dsup.edges.loop import Loop
@@ -93,7 +94,7 @@ class Recorder:
         how = self._job.voice
         if text and voice.is_said(tone, how.level):
             wall_s = time.clock_gettime(time.CLOCK_REALTIME)
-            line = voice.worded(console.printable(text), tone, how, wall_s)
+            line = voice.worded(printable(text), tone, how, wall_s)
             self._unsaid.append((line, tone))
 
     def warn(self, text: str) -> None:

@@ -11,8 +11,8 @@ from dsup.core import environment
 from dsup.core.exits import CAUSES, Cause
 from dsup.core.job import Job, Option, command
 from dsup.core.plan import PLANS, restarts_in_force
+from dsup.core.printable import printable
 from dsup.edges.preparation import Found, Location, decode, search
-from dsup.report.console import printable
 from dsup.report.run_file import is_secret
 from dsup_runtime import contract
 

@@ -12,8 +12,8 @@ from dsup.cli.completion import completion
 from dsup.cli.launch import launch
 from dsup.core.errors import DsupError
 from dsup.core.exits import BUG, OK, WRONG_CALL, stop_code
+from dsup.core.printable import printable
 from dsup.linux.guardian import Guardian
-from dsup.report.console import printable
 
 CANNOT_WRITE = 1
 SIGINT_CODE = stop_code(2)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dsup.core.output import Console, RankOutput, Route
+from dsup.core.printable import printable
 
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -163,4 +164,4 @@ def _prefix(wishes: Wishes, names: Names, rank: int) -> str:
         role_name=names.role, local_rank=rank, rank=rank, hostname=names.host
     )
     # It stands before every line, so it must neither end one nor move a cursor.
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in prefix)
+    return printable(prefix)

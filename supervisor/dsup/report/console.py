@@ -14,7 +14,8 @@ from dsup.core.exits import CAUSES, signal_name, stop_code
 from dsup.core.job import Job
 from dsup.core.outcome import failure_of, first_rank
 from dsup.core.output import Tone
-from dsup.core.state import Death, Stage, State
+from dsup.core.printable import printable
+from dsup.core.state import Stage, State
 from dsup_runtime import contract
 
 STALL_WORTH_SAYING_S: Final = 5.0
@@ -70,17 +71,6 @@ def tone(event: ev.Event, after: State) -> Tone:
             return "warning"
         case _:
             return "plain"
-
-
-def printable(text: str) -> str:
-    """Return a text that moves no cursor and begins no line of its own.
-
-    Names of processes, checkpoints and programs are their makers' choice.
-    """
-    if text.isprintable():
-        return text
-    shown = (c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    return "".join(shown)
 
 
 def _lines(  # noqa: C901 (one case an event)
@@ -164,15 +154,15 @@ def _resumed(view: View) -> str:
     return f", from the beginning: no checkpoint in {location}" if location else ""
 
 
-def _rank(death: Death, view: View) -> str:
-    return f"rank {death.rank} (pid {view.pids.get(death.rank, '?')})"
+def _rank(rank: int, view: View) -> str:
+    return f"rank {rank} (pid {view.pids.get(rank, '?')})"
 
 
 def _first_death(state: State, view: View) -> str:
     death = state.failed
     if death is None:
         return ""
-    said = f"{_rank(death, view)} {how(death.status)}, the first to fail"
+    said = f"{_rank(death.rank, view)} {how(death.status)}, the first to fail"
     early = [end.rank for end in state.ended if end.status == 0]
     if early:
         said += f" ({ranks(early)} had ended with 0 before)"
@@ -186,7 +176,7 @@ def _first_death(state: State, view: View) -> str:
 
 
 def _decisive_death(event: ev.RankExited, state: State, view: View) -> str:
-    who = f"rank {event.rank} (pid {view.pids.get(event.rank, '?')})"
+    who = _rank(event.rank, view)
     return f"{who} {how(event.status)}; ending {ranks(state.alive)}"
 
 
@@ -218,7 +208,9 @@ def _summary(state: State, view: View) -> str:
     failed = f"attempt {state.attempt} failed, cause {failure_of(state).cause}"
     if state.cannot is not None or death is None:
         return failed
-    return f"{failed}: it began with {_rank(death, view)}, which {how(death.status)}"
+    return (
+        f"{failed}: it began with {_rank(death.rank, view)}, which {how(death.status)}"
+    )
 
 
 def _look(state: State, view: View) -> str:
@@ -280,9 +272,7 @@ def _over(state: State, view: View) -> str:
 
 
 def _unkillable(state: State, view: View) -> str:
-    stuck = ", ".join(
-        f"rank {r} (pid {view.pids.get(r, '?')})" for r in sorted(state.alive)
-    )
+    stuck = ", ".join(_rank(rank, view) for rank in sorted(state.alive))
     meaning = CAUSES["unkillable"].meaning
     who = stuck or "a process of the ranks"
     return (
