@@ -32,7 +32,7 @@ MARK = "DSUP_TEST_MARK"
 GLOO_ABORTED = "terminate called without an active exception"
 TRIES = 3
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(420)]
 
 
 def read_or_empty(path):
@@ -118,9 +118,13 @@ class Launch:
             assert time.monotonic() < end_s, f"not within {within_s} s:\n{said}"
             nap.wait(0.02)
 
-    def ended(self, within_s=60):
-        """Return the exit code once the launcher ended."""
-        return self.process.wait(within_s)
+    def ended(self, within_s=120):
+        """Return the exit code once the launcher ended; say what it told, if not."""
+        try:
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            said = f"{self.told()[-2000:]}\n{self.complaints()[-6000:]}"
+            pytest.fail(f"not ended within {within_s} s:\n{said}")
 
 
 @pytest.fixture(params=sorted(SAVED))

@@ -1,0 +1,105 @@
+"""A verdict: which rank went first and why, with the evidence. Values only."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+Certainty: TypeAlias = Literal["proven", "likely", "guess", "unknown"]
+
+Source: TypeAlias = Literal[
+    "kernel",
+    "note",
+    "error_file",
+    "status",
+    "stderr",
+    "stdout",
+    "state",
+    "heartbeat",
+    "counters",
+    "dsup",
+]
+"""Where a piece of evidence comes from; ``dsup`` is what dsup itself did or met."""
+
+SUMMARY_MAX_CHARS: Final = 300
+
+
+class Evidence(NamedTuple):
+    """One thing that bears on the cause.
+
+    Attributes:
+        source: where it comes from.
+        text: what it says, printable, one line.
+        rank: whose it is; None where it is nobody's.
+        at_s: when, agent clock, seconds; None where nothing tells.
+        file: the file it stands in, below the run directory or absolute; empty for
+            none.
+        line: the line there, from 1; None for none.
+    """
+
+    source: Source
+    text: str
+    rank: int | None = None
+    at_s: float | None = None
+    file: str = ""
+    line: int | None = None
+
+
+class Victim(NamedTuple):
+    """A rank that ended because of another.
+
+    Attributes:
+        of: the rank it is a victim of; None where that is not known.
+        how: a few words, such as ``connection closed by peer, exit 1, +0.3 s``.
+    """
+
+    rank: int
+    of: int | None
+    how: str
+
+
+class Advice(NamedTuple):
+    """What to do about it.
+
+    Attributes:
+        action: one word for programs, such as ``fix_script``.
+        text: one or two lines for people.
+    """
+
+    action: str
+    text: str
+
+
+class Verdict(NamedTuple):
+    """The answer for one attempt.
+
+    Attributes:
+        cause: a key of ``exits.CAUSES``.
+        first_ranks: where it began; empty where no rank can be named; all of them
+            where all failed alike.
+        certainty: how sure that is.
+        at_s: when it began, agent clock, seconds.
+        summary: one sentence, at most ``SUMMARY_MAX_CHARS``.
+        rule: the name of the rule that spoke.
+        evidence: what it rests on, the proof first.
+        victims: ranks that ended because of the first.
+        ended_by_dsup: ranks that dsup signalled while they still ran.
+        advice: what to do; None where dsup knows nothing better than the logs.
+        status: the first rank's own exit code or minus its signal; 1 where it has no
+            end of its own.
+        signature: the same for the same failure in another attempt; no ranks, times,
+            pids or addresses in it.
+    """
+
+    attempt: int
+    cause: str
+    first_ranks: tuple[int, ...]
+    certainty: Certainty
+    at_s: float
+    summary: str
+    rule: str
+    evidence: tuple[Evidence, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    ended_by_dsup: tuple[int, ...] = ()
+    advice: Advice | None = None
+    status: int = 1
+    signature: str = ""
