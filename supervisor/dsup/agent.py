@@ -174,6 +174,10 @@ class Agent:
                 self._attempt.close(keep_tmp=kept)
             case cmd.Scan():
                 self._scan()
+            case cmd.Judge():
+                now_s, number = time.monotonic(), command.attempt
+                silent = ev.Judged("judged", now_s, number, "", (), 1, "", command.final)
+                self._post(silent)
             case cmd.Propose():
                 self._agree(command)
             case cmd.Exit():

@@ -11,10 +11,10 @@ from typing import Final, Protocol
 
 from dsup.core import environment
 from dsup.core import events as ev
+from dsup.core.enter import PREPARE_S, SCAN_S
 from dsup.core.errors import SpecError
 from dsup.core.exits import WRONG_CALL
 from dsup.core.job import Job
-from dsup.core.machine import PREPARE_S, SCAN_S
 from dsup.core.plan import restarts_in_force
 from dsup.edges import port, preparation
 from dsup.edges.aide import Aides
@@ -57,6 +57,7 @@ class Attempt:
 
     Attributes:
         page: the heartbeat page; None before it is prepared and after it is closed.
+        tmp_dir: its TMPDIR; empty before it is prepared and after it is closed.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Attempt:
         self._number = 0
         self._awaited: set[str] = set()
         self._found = Found()
-        self._tmp_dir = ""
+        self.tmp_dir = ""
         self._held: socket.socket | None = None
         self._store_pid = 0
         self._pids: dict[int, int] = {}
@@ -93,14 +94,14 @@ class Attempt:
         """Get an attempt ready; ``Prepared`` or ``Cannot`` follows."""
         self._number = number
         self._pids = {}
-        self._tmp_dir = preparation.temporary_name(self._job.tmp_parent)
-        self._desk.bequeath(self._tmp_dir)
+        self.tmp_dir = preparation.temporary_name(self._job.tmp_parent)
+        self._desk.bequeath(self.tmp_dir)
         if number == 0:
             self._prepare_first()
             return
         self._awaited = {"directories", "disk"}
         self._desk.prepare_directories(number)
-        work = partial(preparation.prepare, self._job.argv[0], self._tmp_dir)
+        work = partial(preparation.prepare, self._job.argv[0], self.tmp_dir)
         self._aides.start(work, _soon(PREPARE_S), partial(self._on_disk, number))
 
     def on_directories(self, number: int, error: str | None) -> None:
@@ -173,11 +174,11 @@ class Attempt:
         if self._store_pid:
             self._aides.bury(self._store_pid)
             self._store_pid = 0
-        if self._tmp_dir and not keep_tmp:
-            work = partial(preparation.remove, self._tmp_dir)
-            done = partial(self._on_removed, self._tmp_dir)
+        if self.tmp_dir and not keep_tmp:
+            work = partial(preparation.remove, self.tmp_dir)
+            done = partial(self._on_removed, self.tmp_dir)
             self._aides.start(work, _soon(REMOVE_S), done, lasting=True)
-        self._tmp_dir = ""
+        self.tmp_dir = ""
         self._desk.bequeath("")
         self._desk.close_streams(self._number)
 
@@ -186,7 +187,7 @@ class Attempt:
         size = self._job.spec.world_size
         try:
             preparation.make_directories(self._job.run_dir, 0, size)
-            os.mkdir(self._tmp_dir, 0o700)
+            os.mkdir(self.tmp_dir, 0o700)
         except OSError as error:
             self._cannot("storage_io", f"cannot make directories, because {error}")
             return
@@ -281,7 +282,7 @@ class Attempt:
             max_restarts=restarts_in_force(job.spec.policy),
             port=port.number(self._held) if self._held else 0,
             agent_store=job.agent_store,
-            tmp_dir=self._tmp_dir,
+            tmp_dir=self.tmp_dir,
             inductor_cache=job.inductor_cache,
             page_fd=PAGE_FD,
             agent_pid=os.getpid(),

@@ -42,11 +42,13 @@ class Recorder:
     Attributes:
         ended: the scribe has written everything and is gone.
         on_directories: called with an attempt and an error, or None.
+        on_tails: called with an attempt and a memory file that it closes.
     """
 
     def __init__(self, job: Job, will: Will, loop: Loop) -> None:
         self.ended = False
         self.on_directories: Callable[[int, str | None], None] = lambda *_: None
+        self.on_tails: Callable[[int, int], None] = lambda _, fd: os.close(fd)
         self._job = job
         self._will = will
         self._loop = loop
@@ -97,6 +99,10 @@ class Recorder:
             line = voice.worded(printable(text), tone, how, wall_s)
             self._unsaid.append((line, tone))
 
+    def show(self, block: Iterable[tuple[str, Tone]]) -> None:
+        """Print lines that stand for themselves, each with how grave it is."""
+        self._unsaid += [(printable(line), tone) for line, tone in block]
+
     def warn(self, text: str) -> None:
         """Print a line of dsup's own that the quiet are to see, too."""
         self.say(text, "warning")
@@ -128,6 +134,20 @@ class Recorder:
         """Copy a descriptor's content into the run directory."""
         if self._scribe:
             self._scribe.save(name, fd)
+
+    def ask_tails(self, attempt: int) -> bool:
+        """Ask for the ranks' last words; ``on_tails`` gets them.
+
+        Returns:
+            False if nobody can answer.
+        """
+        if self._scribe is None:
+            return False
+        try:
+            self._scribe.tails(attempt)
+        except OSError:
+            return False
+        return True
 
     def close_streams(self, attempt: int) -> None:
         """Let the pipes of an attempt go; its group must be proven empty."""
@@ -183,7 +203,7 @@ class Recorder:
                         for line in self._scribe.unsaid():
                             say_now(line)
                 case "tails":
-                    os.close(report.fd)
+                    self.on_tails(report.attempt, report.fd)
                 case "scribe_lost":
                     continue  # another follows by itself
         self._note_pid()

@@ -113,7 +113,21 @@ class Node:
         """Finish a step."""
         return self._of_attempt(ev.Progressed, "progressed", step)
 
+    def noted(self, rank, *, decisive=True):
+        """Have a rank tell of an exception."""
+        return self._of_attempt(ev.Noted, "noted", rank, decisive)
+
+    def judged(self, cause="", ranks=(), status=1, mark="", *, final=True):
+        """Have the judge answer."""
+        return self._of_attempt(ev.Judged, "judged", cause, ranks, status, mark, final)
+
     def scanned(self, step=None):
+        """End the search for a checkpoint; a judge that is awaited says nothing."""
+        if "judged" in self.state.awaited:
+            self.judged()
+        return self.searched(step)
+
+    def searched(self, step=None):
         """End the search for a checkpoint."""
         path = "" if step is None else f"ckpt/step_{step}"
         return self._of_attempt(ev.Scanned, "scanned", step, path, "")

@@ -3,7 +3,8 @@
 import pytest
 
 from dsup.core import commands as cmd
-from dsup.core.machine import AGREE_S, KILL_S, LINGER_S, PREPARE_S, SCAN_S
+from dsup.core.enter import KILL_S, LINGER_S, PREPARE_S, SCAN_S
+from dsup.core.machine import AGREE_S, ALIKE_S
 from dsup.core.state import NEVER, Stage
 
 ABRT, KILL, SEGV, BUS, ILL, FPE, TERM = 6, 9, 11, 7, 4, 8, 15
@@ -17,6 +18,11 @@ def kill_all(attempt=0):
 def signal_ranks(*ranks, signum=TERM):
     """Return the order to signal ranks of attempt 0."""
     return (cmd.SignalRanks("signal_ranks", 0, ranks, signum),)
+
+
+def judge(*, final=False):
+    """Return the order to judge attempt 0."""
+    return (cmd.Judge("judge", 0, final),)
 
 
 # PREPARING
@@ -47,7 +53,7 @@ def test_an_attempt_that_cannot_be_prepared_is_cleaned_up(node):
 
     node.group_empty().scanned()
 
-    assert node.state.signature == ("port_in_use", None, 1)
+    assert node.state.signature == ("port_in_use", None, 1, "")
 
 
 def test_a_preparation_that_takes_too_long_is_a_failure(node):
@@ -57,7 +63,7 @@ def test_a_preparation_that_takes_too_long_is_a_failure(node):
 
     node.group_empty().scanned()
 
-    assert node.state.signature == ("storage_io", None, 1)
+    assert node.state.signature == ("storage_io", None, 1, "")
 
 
 def test_a_stop_while_preparing_cleans_up(node):
@@ -81,7 +87,7 @@ def test_a_decisive_death_ends_the_others_at_once(node, signum):
     node.running().exited(1, -signum)
 
     assert node.stage is Stage.TERMINATING
-    assert node.commands == signal_ranks(0, 2)
+    assert node.commands == signal_ranks(0, 2) + judge()
     assert node.due_in_s == 20
 
 
@@ -99,7 +105,7 @@ def test_a_death_with_nobody_else_alive_needs_no_settling(node):
     """When the last rank fails after the others ended with 0, nobody is signalled."""
     node.running().exited(0, 0).exited(2, 0).exited(1, 1)
 
-    assert (node.stage, node.commands) == (Stage.TERMINATING, ())
+    assert (node.stage, node.commands) == (Stage.TERMINATING, judge())
     assert node.due_in_s == LINGER_S
 
 
@@ -138,7 +144,7 @@ def test_a_decisive_death_ends_settling(node):
     """A decisive death while settling has the rest terminated at once."""
     node.settling().exited(0, -SEGV)
 
-    assert (node.stage, node.commands) == (Stage.TERMINATING, signal_ranks(2))
+    assert (node.stage, node.commands) == (Stage.TERMINATING, signal_ranks(2) + judge())
 
 
 def test_settling_goes_on_while_others_die_undecisively(node):
@@ -153,15 +159,55 @@ def test_settling_ends_in_time(node):
     """When the settle time is over the ranks still alive are terminated."""
     node.settling().ticked()
 
-    assert (node.stage, node.commands) == (Stage.TERMINATING, signal_ranks(0, 2))
+    expected = Stage.TERMINATING, signal_ranks(0, 2) + judge()
+    assert (node.stage, node.commands) == expected
 
 
 def test_settling_ends_when_all_are_dead(node):
     """With nobody left to listen to, nobody is signalled, and cleaning up begins."""
     node.settling().exited(0, 1).exited(2, 0)
 
-    assert (node.stage, node.commands) == (Stage.TERMINATING, ())
+    assert (node.stage, node.commands) == (Stage.TERMINATING, judge())
     assert node.due_in_s == LINGER_S
+
+
+@pytest.mark.parametrize(
+    ("story", "settles_s"),
+    [
+        pytest.param("noted exited", ALIKE_S, id="the rank that ended had told of one"),
+        pytest.param("other exited", ALIKE_S, id="another had told of one"),
+        pytest.param("exited other", ALIKE_S, id="another tells of one afterwards"),
+        pytest.param("victim exited", 2, id="what is told may be another's fault"),
+    ],
+)
+def test_an_exception_that_no_other_can_cause_shortens_settling(node, story, settles_s):
+    """The others then get just the moment that shows whether all fail alike."""
+    happenings = {
+        "noted": lambda: node.noted(1),
+        "other": lambda: node.noted(2),
+        "victim": lambda: node.noted(1, decisive=False),
+        "exited": lambda: node.exited(1, 1),
+    }
+    node.running()
+    for word in story.split():
+        happenings[word]()
+
+    assert (node.stage, node.commands) == (Stage.SETTLING, ())
+    assert node.due_in_s == pytest.approx(settles_s)
+
+
+def test_settling_that_was_to_be_shorter_stays_so(new_node):
+    """With --settle 0 nobody is listened to, notes or not."""
+    node = new_node(settle_s=0.0).running().noted(1).exited(1, 1)
+
+    assert node.due_in_s == 0
+
+
+def test_a_note_alone_ends_nobody(node):
+    """A rank that tells of an exception runs on until it ends, however long."""
+    node.running().noted(1)
+
+    assert (node.stage, node.commands, node.due_in_s) == (Stage.RUNNING, (), NEVER)
 
 
 # TERMINATING and KILLING
@@ -175,12 +221,13 @@ def test_the_grace_ends_with_a_kill(node):
     assert node.due_in_s == KILL_S == 5
 
 
-def test_an_emptied_group_is_closed_and_a_checkpoint_looked_for(node):
+def test_an_emptied_group_is_closed_and_what_a_plan_needs_is_looked_for(node):
     """Only a group that is proven empty is closed; then the pause begins."""
     node.deciding()
 
+    closed, scan = cmd.CloseAttempt("close_attempt", 0), cmd.Scan("scan", 0)
     assert node.stage is Stage.DECIDING
-    assert node.commands == (cmd.CloseAttempt("close_attempt", 0), cmd.Scan("scan", 0))
+    assert node.commands == (closed, scan, *judge(final=True))
     assert node.due_in_s == SCAN_S == 30
 
 
@@ -216,6 +263,47 @@ def test_the_plan_is_proposed_when_the_search_has_ended(node):
     plan = node.proposed
     assert (plan.restart_at_s, plan.attempt) == (first_death_s + 10, 0)
     assert node.due_in_s == AGREE_S
+
+
+@pytest.mark.parametrize("order", [["searched", "judged"], ["judged", "searched"]])
+def test_the_plan_awaits_the_search_and_the_judge(node, order):
+    """Whichever answers last brings the plan; there is one plan."""
+    node.deciding()
+    for answer in order:
+        assert not any(isinstance(c, cmd.Propose) for c in node.ordered)
+        getattr(node, answer)()
+
+    assert node.commands == (node.proposed,)
+    assert node.searched().judged().commands == ()
+
+
+def test_an_early_answer_of_the_judge_is_no_plan_yet(node):
+    """What was judged before the group was gone may still change."""
+    node.deciding().searched().judged("host_oom", (1,), final=False)
+
+    assert node.commands == ()
+
+
+def test_the_judge_says_what_the_plan_is_made_for(node):
+    """The last answer with a cause counts, not the wait status."""
+    node.terminating().judged("killed", (1,), -9, final=False).exited(0, -TERM)
+    node.exited(2, -TERM).emptied().judged("hang", (2,), 1, "stuck").searched()
+
+    assert node.state.signature == ("hang", 2, 1, "stuck")
+
+
+def test_without_the_judge_the_wait_status_decides(node):
+    """A judge that was given up leaves what it had said before, else the status."""
+    node.deciding().judged("").searched()
+
+    assert node.state.signature == ("killed", 1, -KILL, "")
+
+
+def test_several_first_ranks_are_none_in_particular(node):
+    """Where all failed alike no rank is compared with the failure before."""
+    node.deciding().judged("config_error", (0, 1, 2), 2).searched()
+
+    assert node.state.signature == ("config_error", None, 2, "")
 
 
 def test_a_search_without_an_answer_does_not_hold_up_the_plan(node):
@@ -272,7 +360,7 @@ def test_a_new_attempt_starts_clean(node):
     assert (state.alive, state.ended, state.failed) == (frozenset(), (), None)
     assert (state.plan, state.agreed, state.progressed) == (None, False, False)
     assert (state.best_step, state.checkpoint_step) == (5, 4)
-    assert (state.failed_attempts, state.signature) == (1, ("killed", 1, -KILL))
+    assert (state.failed_attempts, state.signature) == (1, ("killed", 1, -KILL, ""))
 
 
 # Any time

@@ -3,7 +3,7 @@
 import pytest
 
 from dsup.core import commands as cmd
-from dsup.core.machine import KILL_S, LINGER_S
+from dsup.core.enter import KILL_S, LINGER_S
 from dsup.core.state import Stage
 
 INT, TERM = 2, 15

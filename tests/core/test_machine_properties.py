@@ -21,7 +21,7 @@ MOST_TICKS = 12
 FIELDS = {
     "port": st.just(29500),
     "resume_from": st.just(""),
-    "cause": st.sampled_from(["port_in_use", "spawn_error", "storage_io"]),
+    "cause": st.sampled_from(["port_in_use", "spawn_error", "host_oom", "hang"]),
     "code": st.sampled_from([1, 126, 127]),
     "reason": st.just(""),
     "rank": st.integers(0, 3),
@@ -38,6 +38,10 @@ FIELDS = {
     "signum": st.sampled_from([1, 2, 3, 10, 12, 15]),
     "sender_pid": st.just(1),
     "gap_s": st.floats(1, 100),
+    "decisive": st.booleans(),
+    "first_ranks": st.sampled_from([(), (1,), (0, 1, 2)]),
+    "signature": st.just(""),
+    "final": st.booleans(),
 }
 PASSING_S = st.sampled_from([0.0, 0.1, 0.9, 1.0, 5.0, 31.0])
 ATTEMPTS_AWAY = st.sampled_from([0, 0, 0, 0, -1, 1])
@@ -274,6 +278,11 @@ class World:
         n = command.attempt
         self.post(0.3, ev.Scanned, "scanned", n, n, "", "")
 
+    def on_judge(self, command):
+        """Say what it was."""
+        n, final = command.attempt, command.final
+        self.post(0.2, ev.Judged, "judged", n, "killed", (0,), -KILL, "", final)
+
     def on_propose(self, command):
         """Agree."""
         self.post(0, ev.PlanAgreed, "plan_agreed", *command[1:])
@@ -298,7 +307,7 @@ FATES = st.lists(
     ),
     max_size=4,
 )
-ANSWERS = "prepared scanned plan_agreed group_empty helpers_left".split()
+ANSWERS = "prepared scanned judged plan_agreed group_empty helpers_left".split()
 
 
 STOPS_S = st.none() | st.floats(0, 200)

@@ -29,10 +29,13 @@ rank_started        =           =           =           =           =           
 rank_exited/0       -           =           =           =           -           -           =        -         -         -
 rank_exited/1       -           SETTLING    =           =           -           -           =        -         -         -
 rank_exited/-9      -           TERMINATING TERMINATING =           -           -           =        -         -         -
+noted/yes           =           =           =           =           =           =           =        =         =         -
+noted/no            -           -           -           -           -           -           -        -         -         -
 helpers_left        -           -           -           -           -           =           -        -         -         -
 group_empty         -           -           -           -           KILLING     KILLING     DECIDING -         -         -
 progressed          =           =           =           =           =           =           =        =         =         -
 scanned             =           =           =           =           =           =           =        =         =         -
+judged              =           =           =           =           =           =           =        =         =         -
 plan_agreed         -           -           -           -           -           -           -        OVER      OVER      -
 signalled/15        KILLING     TERMINATING TERMINATING =           =           KILLING     =        OVER      OVER      -
 signalled/10        -           =           =           -           -           -           -        -         -         -
@@ -85,6 +88,10 @@ def happening(row, node):
         "signum": int(variant) if kind == "signalled" else 0,
         "sender_pid": 1,
         "gap_s": 2.0,
+        "decisive": variant == "yes",
+        "first_ranks": (0,),
+        "signature": "",
+        "final": True,
     }
     cls = KINDS[kind]
     return cls(**{name: values[name] for name in cls._fields})

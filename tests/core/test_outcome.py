@@ -20,32 +20,32 @@ def end(node, deaths):
     [
         pytest.param(
             [(1, 3, ()), (0, 1, ()), (2, 1, ())],
-            ("python_exception", 1, 3),
+            ("python_exception", 1, 3, ""),
             id="the first to fail",
         ),
         pytest.param(
             [(1, 1, (2,)), (0, 1, ()), (2, -KILL, ())],
-            ("killed", 2, -KILL),
+            ("killed", 2, -KILL, ""),
             id="a rank that was dying before, and was killed",
         ),
         pytest.param(
             [(1, 1, (2,)), (0, 1, ()), (2, 1, ())],
-            ("python_exception", 1, 1),
+            ("python_exception", 1, 1, ""),
             id="a rank that was dying before, but of its own accord",
         ),
         pytest.param(
             [(1, 1, ()), (0, 1, ()), (2, -SEGV, ())],
-            ("killed", 2, -SEGV),
+            ("killed", 2, -SEGV, ""),
             id="a rank that died decisively later, before any signal of dsup",
         ),
         pytest.param(
             [(1, -KILL, (2,)), (0, -TERM, ()), (2, -SEGV, ())],
-            ("killed", 1, -KILL),
+            ("killed", 1, -KILL, ""),
             id="the first end was decisive itself",
         ),
         pytest.param(
             [(0, 0, ()), (1, 1, ()), (2, 1, ())],
-            ("python_exception", 1, 1),
+            ("python_exception", 1, 1, ""),
             id="an early exit 0 counts as no failure",
         ),
     ],

@@ -20,6 +20,7 @@ FAILURE = Failure(
     at_s=100.0,
     failed_attempts=1,
     progressed=False,
+    signature=("killed", 1, -9, ""),
     repeated=False,
     resumable=True,
 )

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from dsup.cli.terminal import Terminal
 from dsup.core import streams
-from dsup.core.appearance import appearance, level
+from dsup.core.appearance import appearance, level, speaks_unicode
 from dsup.core.errors import SpecError
 from dsup.core.job import Voice
 from dsup.core.output import Output
@@ -65,6 +65,7 @@ def output(options: Mapping[str, Any], setting: Setting) -> Output:
         max_bytes=options["log_max_size"],
         colour=looks.colour and not plain,
         status=looks.status and not (plain or inherit or options["quiet"]),
+        unicode=speaks_unicode(setting.environment),
         keep_runs=options["keep_runs"] or None,
     )
 

@@ -43,6 +43,16 @@ def appearance(environment: Mapping[str, str], *, terminal: bool) -> Appearance:
     return Appearance(colour=not plain and (forced or able), status=able)
 
 
+def speaks_unicode(environment: Mapping[str, str]) -> bool:
+    """Return whether the console shows more than ASCII, as far as the locale tells.
+
+    Services and containers often have no locale at all, and read UTF-8.
+    """
+    names = ("LC_ALL", "LC_CTYPE", "LANG")
+    locale = next(filter(None, (environment.get(name) for name in names)), "utf-8")
+    return "utf" in locale.lower()
+
+
 def level(environment: Mapping[str, str]) -> Level:
     """Return how much LOGLEVEL asks for; the normal measure if it says nothing."""
     return _LEVELS.get(environment.get("LOGLEVEL", "").upper(), "normal")

@@ -65,6 +65,18 @@ class Scan(NamedTuple):
     attempt: int
 
 
+class Judge(NamedTuple):
+    """Find out which rank went first and why, from what is known so far.
+
+    Attributes:
+        final: the attempt is over, so nothing more is to be waited for.
+    """
+
+    kind: Literal["judge"]
+    attempt: int
+    final: bool
+
+
 class Propose(NamedTuple):
     """Put a plan to all nodes.
 
@@ -102,6 +114,7 @@ Command: TypeAlias = (
     | KillAll
     | CloseAttempt
     | Scan
+    | Judge
     | Propose
     | Exit
 )

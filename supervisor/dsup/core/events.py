@@ -79,6 +79,20 @@ class RankExited(NamedTuple):
     dying: tuple[int, ...]
 
 
+class Noted(NamedTuple):
+    """A rank has told of an exception that ends it.
+
+    Attributes:
+        decisive: no other rank's end can have brought this exception about.
+    """
+
+    kind: Literal["noted"]
+    at_s: float
+    attempt: int
+    rank: int
+    decisive: bool
+
+
 class HelpersLeft(NamedTuple):
     """Every rank has ended, but processes they started live on.
 
@@ -126,6 +140,27 @@ class Scanned(NamedTuple):
     step: int | None
     path: str
     error: str
+
+
+class Judged(NamedTuple):
+    """The judge has answered, or was given up.
+
+    Attributes:
+        cause: one of ``exits.CAUSES``; empty where there is no answer.
+        first_ranks: where it began; empty where nobody can tell.
+        status: the first rank's own exit code or minus its signal; 1 where it has none.
+        signature: the same for the same failure in another attempt.
+        final: everything that is known by the end of the attempt was put to the judge.
+    """
+
+    kind: Literal["judged"]
+    at_s: float
+    attempt: int
+    cause: str
+    first_ranks: tuple[int, ...]
+    status: int
+    signature: str
+    final: bool
 
 
 class PlanAgreed(NamedTuple):
@@ -180,10 +215,12 @@ Event: TypeAlias = (
     | Cannot
     | RankStarted
     | RankExited
+    | Noted
     | HelpersLeft
     | GroupEmpty
     | Progressed
     | Scanned
+    | Judged
     | PlanAgreed
     | Signalled
     | GuardLost

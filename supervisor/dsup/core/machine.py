@@ -1,7 +1,8 @@
 """The state machine of a run on one node.
 
-Everything that affects the machine or its transitions lives in this file: ``decide``
-takes a state and an event and returns the next state and the commands to carry out.
+Every transition of the machine lives in this file (``enter`` holds what a stage begins
+with): ``decide`` takes a state and an event and returns the next state and the commands
+to carry out.
 It is pure (time comes in with the events) and total (every event is answered in every
 stage). The edges send events, carry commands out, and send ``Tick`` when the time of
 ``deadline`` has come.
@@ -16,46 +17,47 @@ A worker group lives and dies together. An attempt goes through these stages:
     RUNNING      first death, decisive | stop | all ended       TERMINATING
                  first death, not decisive                      SETTLING
                  cannot                                         KILLING
-    SETTLING     decisive or last death | settle time | stop    TERMINATING
+    SETTLING     decisive or last death | stop                  TERMINATING
+                 settle time, short after a decisive note       TERMINATING
     TERMINATING  group empty | grace | second stop              KILLING
                  all ranks ended, and 1 s (success: the grace)  KILLING
     KILLING      group empty                                    DECIDING | OVER
                  5 s                                            OVER (unkillable)
-    DECIDING     a restart was agreed and its time has come     PREPARING
+    DECIDING     scanned and judged: a plan is proposed         -
+                 a restart was agreed and its time has come     PREPARING
                  giving up was agreed | no agreement | stop     OVER
     OVER         never
 
 Settling: a rank that fails because another one failed often ends first. So after a
 death that could be a victim's nobody is signalled until the others had a chance to
-show what happened to them; a signal of ours would destroy that evidence.
+show what happened to them; a signal of ours would destroy that evidence. A rank that
+told of an exception of its own (a decisive note) is no victim; then the others get just
+the moment that shows whether all fail alike.
 
 A stop is a field, not a stage: it may come at any time, and shortens whatever is going
 on. KILLING is on every way out, success included (unless helpers are to be kept): a
 group is proven empty before its attempt is closed, so no attempt ever starts beside
 the remains of another. DECIDING is the pause: the newest checkpoint is looked for, the
-plan made, and put to all nodes. An event of another attempt changes nothing.
+judge names the cause (it begins when settling ends, so that people know at once), the
+plan is made, and put to all nodes. An event of another attempt changes nothing.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from dsup.core import commands as cmd
+from dsup.core import enter, exits, outcome
 from dsup.core import events as ev
-from dsup.core import exits, outcome
+from dsup.core.enter import Decision
 from dsup.core.exits import SIGINT, SIGTERM, SIGUSR1, SIGUSR2, is_decisive
 from dsup.core.plan import Plan, plan_for
 from dsup.core.state import NEVER, Obstacle, Spec, Stage, State, Stop
 
-PREPARE_S: Final = 60.0
-KILL_S: Final = 5.0
-LINGER_S: Final = 1.0
-SCAN_S: Final = 30.0
+ALIKE_S: Final = 0.1
 AGREE_S: Final = 60.0
 STOP_REPEAT_S: Final = 1.0
 SECOND_STOP_S: Final = 5.0
-
-Decision: TypeAlias = tuple[State, tuple[cmd.Command, ...]]
 
 
 def initial(spec: Spec) -> State:
@@ -92,6 +94,8 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
             return state._replace(alive=state.alive | {event.rank}), ()
         case ev.RankExited():
             return _on_rank_exited(state, event)
+        case ev.Noted():
+            return _on_noted(state, event)
         case ev.HelpersLeft():
             return _on_helpers_left(state)
         case ev.GroupEmpty():
@@ -100,12 +104,14 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
             return outcome.after_step(state, event.step), ()
         case ev.Scanned():
             return _on_scanned(state, event)
+        case ev.Judged():
+            return _on_judged(state, event)
         case ev.PlanAgreed():
             return _on_plan_agreed(state, event)
         case ev.Signalled():
             return _on_signalled(state, event)
         case ev.GuardLost():
-            return _kill(state._replace(abandoned=True), event.at_s)
+            return enter.kill(state._replace(abandoned=True), event.at_s)
         case ev.LoopStalled():
             return outcome.after_stall(state, event.gap_s), ()
         case ev.Tick():
@@ -116,7 +122,7 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
 
 def _on_launched(state: State, event: ev.Launched) -> Decision:
     launched = state.stage is not Stage.PREPARING or state.deadline_s < NEVER
-    return (state, ()) if launched else _prepare(state, event.at_s)
+    return (state, ()) if launched else enter.prepare(state, event.at_s)
 
 
 def _on_prepared(state: State, event: ev.Prepared) -> Decision:
@@ -130,7 +136,7 @@ def _on_cannot(state: State, event: ev.Cannot) -> Decision:
     match state.stage:
         case Stage.PREPARING | Stage.RUNNING:
             met = Obstacle(event.cause, event.code, event.reason, event.at_s)
-            return _kill(state._replace(cannot=met), event.at_s)
+            return enter.kill(state._replace(cannot=met), event.at_s)
         case _:
             return state, ()
 
@@ -142,22 +148,26 @@ def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
     match state.stage:
         case Stage.RUNNING if event.status == 0:
             everyone = len(state.ended) == state.spec.world_size
-            return _succeed(state, event.at_s) if everyone else (state, ())
+            return enter.leave(state, event.at_s) if everyone else (state, ())
         case Stage.RUNNING | Stage.SETTLING | Stage.TERMINATING if not state.alive:
-            return _linger(state, event.at_s)
+            return enter.linger(state, event.at_s)
+        case Stage.RUNNING | Stage.SETTLING if is_decisive(event.status):
+            return enter.terminate_failed(state, event.at_s)
         case Stage.RUNNING:
-            return _first_death(state, event)
-        case Stage.SETTLING if is_decisive(event.status):
-            return _terminate(state, event.at_s, SIGTERM)
+            settle_s = ALIKE_S if state.noted else state.spec.settle_s
+            return enter.settle(state, event.at_s, min(settle_s, state.spec.settle_s))
         case _:
             return state, ()
 
 
-def _first_death(state: State, event: ev.RankExited) -> Decision:
-    if is_decisive(event.status):
-        return _terminate(state, event.at_s, SIGTERM)
-    settle_until = event.at_s + state.spec.settle_s
-    return state._replace(stage=Stage.SETTLING, deadline_s=settle_until), ()
+def _on_noted(state: State, event: ev.Noted) -> Decision:
+    if not event.decisive:
+        return state, ()
+    state = state._replace(noted=state.noted | {event.rank})
+    if state.stage is not Stage.SETTLING:
+        return state, ()
+    soon = min(state.deadline_s, event.at_s + ALIKE_S)
+    return state._replace(deadline_s=soon), ()
 
 
 def _on_helpers_left(state: State) -> Decision:
@@ -169,7 +179,7 @@ def _on_helpers_left(state: State) -> Decision:
 def _on_group_empty(state: State, event: ev.GroupEmpty) -> Decision:
     match state.stage:
         case Stage.TERMINATING if not state.alive:
-            return _kill(state, event.at_s)
+            return enter.kill(state, event.at_s)
         case Stage.KILLING:
             return _emptied(state, event.at_s)
         case _:
@@ -178,16 +188,24 @@ def _on_group_empty(state: State, event: ev.GroupEmpty) -> Decision:
 
 def _emptied(state: State, at_s: float) -> Decision:
     if state.abandoned or state.succeeded or state.stop:
-        return _over(state)
-    deciding = state._replace(stage=Stage.DECIDING, deadline_s=at_s + SCAN_S)
-    close = cmd.CloseAttempt("close_attempt", state.attempt)
-    return deciding, (close, cmd.Scan("scan", state.attempt))
+        return enter.over(state)
+    return enter.deciding(state, at_s)
 
 
 def _on_scanned(state: State, event: ev.Scanned) -> Decision:
-    state = outcome.after_scan(state, event.step)
-    wanted = state.stage is Stage.DECIDING and state.plan is None
-    return _propose(state, event.at_s) if wanted else (state, ())
+    return _answered(outcome.after_scan(state, event.step), event)
+
+
+def _on_judged(state: State, event: ev.Judged) -> Decision:
+    state = outcome.after_judgement(state, event)
+    return _answered(state, event) if event.final else (state, ())
+
+
+def _answered(state: State, event: ev.Scanned | ev.Judged) -> Decision:
+    left = state.awaited - {event.kind}
+    last = event.kind in state.awaited and not left and state.plan is None
+    state = state._replace(awaited=left)
+    return _propose(state, event.at_s) if last else (state, ())
 
 
 def _propose(state: State, at_s: float) -> Decision:
@@ -197,7 +215,7 @@ def _propose(state: State, at_s: float) -> Decision:
         plan=plan,
         deadline_s=at_s + AGREE_S,
         failed_attempts=failure.failed_attempts,
-        signature=(failure.cause, failure.rank, failure.status),
+        signature=failure.signature,
     )
     return proposed, (cmd.Propose("propose", state.attempt, *plan),)
 
@@ -208,7 +226,7 @@ def _on_plan_agreed(state: State, event: ev.PlanAgreed) -> Decision:
     plan = Plan(event.restart_at_s, event.code, event.reason)
     agreed = state._replace(plan=plan, agreed=True)
     if event.restart_at_s is None:
-        return _over(agreed)
+        return enter.over(agreed)
     return agreed._replace(deadline_s=event.restart_at_s), ()
 
 
@@ -231,15 +249,15 @@ def _on_signalled(state: State, event: ev.Signalled) -> Decision:
 def _first_stop(state: State, event: ev.Signalled) -> Decision:
     match state.stage:
         case Stage.RUNNING | Stage.SETTLING if state.alive:
-            return _terminate(state, event.at_s, event.signum)
+            return enter.terminate(state, event.at_s, event.signum)
         case Stage.TERMINATING if state.succeeded:
-            return _kill(state, event.at_s)
+            return enter.kill(state, event.at_s)
         case Stage.PREPARING | Stage.RUNNING | Stage.SETTLING:
-            return _kill(state, event.at_s)
+            return enter.kill(state, event.at_s)
         case Stage.TERMINATING | Stage.KILLING | Stage.OVER:
             return state, ()
         case Stage.DECIDING:
-            return _over(state)
+            return enter.over(state)
         case _:
             assert_never(state.stage)
 
@@ -248,12 +266,12 @@ def _further_stop(state: State, event: ev.Signalled) -> Decision:
     impatient = event.signum == SIGINT or (state.stop and state.stop.times > 2)  # noqa: PLR2004
     match state.stage:
         case Stage.TERMINATING if impatient:
-            return _kill(state, event.at_s)
+            return enter.kill(state, event.at_s)
         case Stage.TERMINATING:
             soon = min(state.kill_s, event.at_s + SECOND_STOP_S)
             hurried = state._replace(deadline_s=soon, kill_s=soon)
             another = state.stop and event.signum != state.stop.signum
-            return hurried, (_signal(state, event.signum),) if another else ()
+            return hurried, (enter.signal_all(state, event.signum),) if another else ()
         case _:
             return state, ()
 
@@ -265,14 +283,14 @@ def _on_tick(state: State, event: ev.Tick) -> Decision:
         case Stage.PREPARING:
             reason = f"the preparation of attempt {state.attempt} did not end in time"
             late = Obstacle("storage_io", 1, reason, event.at_s)
-            return _kill(state._replace(cannot=late), event.at_s)
+            return enter.kill(state._replace(cannot=late), event.at_s)
         case Stage.SETTLING:
-            return _terminate(state, event.at_s, SIGTERM)
+            return enter.terminate_failed(state, event.at_s)
         case Stage.TERMINATING:
             return _end_of_grace(state, event.at_s)
         case Stage.KILLING:
             stuck = Obstacle("unkillable", exits.NODE_UNFIT, "", event.at_s)
-            return _over(state._replace(cannot=stuck))
+            return enter.over_stuck(state, stuck)
         case Stage.DECIDING:
             return _end_of_pause(state, event.at_s)
         case Stage.RUNNING | Stage.OVER:
@@ -284,63 +302,13 @@ def _on_tick(state: State, event: ev.Tick) -> Decision:
 def _end_of_grace(state: State, at_s: float) -> Decision:
     """Kill at its end; at its half SIGTERM follows a signal that was another."""
     if at_s >= state.kill_s:
-        return _kill(state, at_s)
-    return state._replace(deadline_s=state.kill_s), (_signal(state, SIGTERM),)
+        return enter.kill(state, at_s)
+    return state._replace(deadline_s=state.kill_s), (enter.signal_all(state, SIGTERM),)
 
 
 def _end_of_pause(state: State, at_s: float) -> Decision:
     if state.plan is None:
         return _propose(state, at_s)
     if not state.agreed:
-        return _over(outcome.without_agreement(state))
-    return _prepare(outcome.next_attempt(state), at_s)
-
-
-def _prepare(state: State, at_s: float) -> Decision:
-    preparing = state._replace(
-        stage=Stage.PREPARING, deadline_s=at_s + PREPARE_S, started_s=at_s
-    )
-    return preparing, (cmd.Prepare("prepare", preparing.attempt),)
-
-
-def _succeed(state: State, at_s: float) -> Decision:
-    succeeded = state._replace(succeeded=True)
-    if state.spec.keep_helpers:
-        return _over(succeeded)
-    kill_s = at_s + state.spec.grace_s
-    return succeeded._replace(
-        stage=Stage.TERMINATING, deadline_s=kill_s, kill_s=kill_s
-    ), ()
-
-
-def _terminate(state: State, at_s: float, signum: int) -> Decision:
-    grace_s = state.spec.grace_s
-    next_look_s = at_s + (grace_s if signum == SIGTERM else grace_s / 2)
-    terminating = state._replace(
-        stage=Stage.TERMINATING, deadline_s=next_look_s, kill_s=at_s + grace_s
-    )
-    return terminating, (_signal(state, signum),)
-
-
-def _signal(state: State, signum: int) -> cmd.SignalRanks:
-    ranks = tuple(sorted(state.alive))
-    return cmd.SignalRanks("signal_ranks", state.attempt, ranks, signum)
-
-
-def _linger(state: State, at_s: float) -> Decision:
-    """Let helpers end by themselves: one of them unlinks the ranks' shared memory."""
-    until = min(state.kill_s, at_s + LINGER_S)
-    return state._replace(stage=Stage.TERMINATING, deadline_s=until, kill_s=until), ()
-
-
-def _kill(state: State, at_s: float) -> Decision:
-    state = state._replace(stage=Stage.KILLING, deadline_s=at_s + KILL_S)
-    return state, (cmd.KillAll("kill_all", state.attempt),)
-
-
-def _over(state: State) -> Decision:
-    code, origin = outcome.exit_of(state)
-    over = state._replace(stage=Stage.OVER, deadline_s=NEVER)
-    close = cmd.CloseAttempt("close_attempt", state.attempt)
-    closed = () if state.stage is Stage.DECIDING else (close,)
-    return over, (*closed, cmd.Exit("exit", code, origin))
+        return enter.over(outcome.without_agreement(state))
+    return enter.prepare(outcome.next_attempt(state), at_s)

@@ -19,7 +19,7 @@ from dsup.core.exits import (
     stop_code,
 )
 from dsup.core.plan import Failure, Plan
-from dsup.core.state import Death, Stage, State
+from dsup.core.state import Death, Judgement, Stage, State
 
 
 def first_rank(state: State) -> Death | None:
@@ -39,15 +39,9 @@ def first_rank(state: State) -> Death | None:
 
 def failure_of(state: State) -> Failure:
     """Return what the plan needs to know about the attempt that just failed."""
-    death = first_rank(state)
-    if state.cannot is not None:
-        cause, status, reason, at_s = state.cannot
-        rank = None
-    elif death is not None:
-        cause, reason = provisional_cause(death.status), ""
-        rank, status, at_s = death.rank, death.status, death.at_s
-    else:
-        cause, reason, rank, status, at_s = "unknown", "", None, 1, state.started_s
+    cause, rank, status, _ = signature = _signature(state)
+    began = state.failed or state.cannot
+    at_s = began.at_s if began else state.started_s
     forgiven = (
         state.progressed and at_s - state.started_s >= state.spec.policy.healthy_after_s
     )
@@ -55,13 +49,27 @@ def failure_of(state: State) -> Failure:
         cause=cause,
         rank=rank,
         status=status,
-        reason=reason,
-        at_s=state.failed.at_s if state.failed else at_s,
+        reason=state.cannot.reason if state.cannot else "",
+        at_s=at_s,
         failed_attempts=1 if forgiven else state.failed_attempts + 1,
         progressed=state.progressed,
-        repeated=state.signature == (cause, rank, status),
+        signature=signature,
+        repeated=state.signature == signature,
         resumable=state.spec.policy.checkpoints_known or state.best_step is not None,
     )
+
+
+def _signature(state: State) -> tuple[str, int | None, int, str]:
+    """Return cause, rank, status and mark: the judge's, or what exits alone tell."""
+    if state.cannot is not None:
+        return state.cannot.cause, None, state.cannot.code, ""
+    if state.judgement is not None:
+        cause, ranks, status, mark = state.judgement
+        return cause, ranks[0] if len(ranks) == 1 else None, status, mark
+    death = first_rank(state)
+    if death is None:
+        return "unknown", None, 1, ""
+    return provisional_cause(death.status), death.rank, death.status, ""
 
 
 def after_end(state: State, event: ev.RankExited) -> State:
@@ -77,6 +85,14 @@ def after_end(state: State, event: ev.RankExited) -> State:
             return state._replace(suspects=(*state.suspects, event.rank))
         case _:
             return state
+
+
+def after_judgement(state: State, event: ev.Judged) -> State:
+    """Return the state that knows the judge's answer; silence keeps the one before."""
+    if not event.cause:
+        return state
+    said = Judgement(event.cause, event.first_ranks, event.status, event.signature)
+    return state._replace(judgement=said)
 
 
 def after_step(state: State, step: int) -> State:
@@ -140,5 +156,6 @@ def exit_of(state: State) -> tuple[int, Literal["rank", "dsup"]]:
         return stop_code(state.stop.signum), "dsup"
     if state.plan is None:
         return BUG, "dsup"
-    own = state.failed is not None and state.failed.status == state.plan.code
+    failure = failure_of(state)
+    own = state.failed is not None and failure.status == state.plan.code
     return state.plan.code, "rank" if own else "dsup"

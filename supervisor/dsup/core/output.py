@@ -45,6 +45,7 @@ class Output(NamedTuple):
         max_bytes: a log file is rotated when it has grown past this; None for never.
         colour: dsup's own lines and prefixes are coloured.
         status: one status line is kept at the bottom of the terminal.
+        unicode: the console shows more than ASCII.
         keep_runs: older run directories of this node beyond so many are removed; None
             keeps all.
     """
@@ -55,4 +56,5 @@ class Output(NamedTuple):
     max_bytes: int | None = None
     colour: bool = False
     status: bool = False
+    unicode: bool = True
     keep_runs: int | None = None

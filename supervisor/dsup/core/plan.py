@@ -45,7 +45,8 @@ class Failure(NamedTuple):
         at_s: the first death, agent clock, seconds.
         failed_attempts: failures in a row, this one included.
         progressed: the attempt finished a new step or left a new checkpoint.
-        repeated: the failure before had the same cause, rank and status.
+        signature: (cause, rank, status, what the judge says identifies it).
+        repeated: the failure before had the same signature.
         resumable: a checkpoint location is known, or the runtime reports steps.
     """
 
@@ -56,6 +57,7 @@ class Failure(NamedTuple):
     at_s: float
     failed_attempts: int
     progressed: bool
+    signature: tuple[str, int | None, int, str]
     repeated: bool
     resumable: bool
 

@@ -63,6 +63,15 @@ class Death(NamedTuple):
     at_s: float
 
 
+class Judgement(NamedTuple):
+    """What policy needs of a verdict, as ``Judged`` told it."""
+
+    cause: str
+    first_ranks: tuple[int, ...]
+    status: int
+    signature: str
+
+
 class Obstacle(NamedTuple):
     """Why an attempt could not start, or go on, though no rank failed.
 
@@ -92,6 +101,9 @@ class State(NamedTuple):
         suspects: ranks whose death goes before ``failed`` if it was one that nobody
             else can cause: they were dying when ``failed`` was seen, or died while
             nobody had been signalled yet.
+        noted: ranks that have told of an exception that no other rank can cause.
+        judgement: the judge's last answer; None while there is none.
+        awaited: answers without which no plan is made, ``scanned`` and ``judged``.
         cannot: what was in the way where no rank failed; None otherwise.
         succeeded: every rank ended with 0 before any stop.
         abandoned: the guard has gone; clean up and end.
@@ -99,7 +111,8 @@ class State(NamedTuple):
         checkpoint_step: step of the newest checkpoint known.
         progressed: this attempt has a step or checkpoint no earlier one had.
         failed_attempts: failures in a row.
-        signature: (cause, rank, status) of the failure before.
+        signature: (cause, rank, status, what the judge says identifies it) of the
+            failure before.
         plan: what was proposed after this attempt's failure, then what was agreed.
         agreed: every node has agreed to ``plan``.
     """
@@ -114,6 +127,9 @@ class State(NamedTuple):
     ended: tuple[Death, ...] = ()
     failed: Death | None = None
     suspects: tuple[int, ...] = ()
+    noted: frozenset[int] = frozenset()
+    judgement: Judgement | None = None
+    awaited: frozenset[str] = frozenset()
     cannot: Obstacle | None = None
     succeeded: bool = False
     stop: Stop | None = None
@@ -122,6 +138,6 @@ class State(NamedTuple):
     checkpoint_step: int | None = None
     progressed: bool = False
     failed_attempts: int = 0
-    signature: tuple[str, int | None, int] | None = None
+    signature: tuple[str, int | None, int, str] | None = None
     plan: Plan | None = None
     agreed: bool = False

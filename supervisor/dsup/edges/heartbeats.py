@@ -51,6 +51,10 @@ class Page:
         steps = [step for step in reported if 0 <= step < _STEP_MAX]
         return min(steps, default=None)
 
+    def copy(self) -> bytes:
+        """Return the whole page as it is now."""
+        return bytes(self._map)
+
     def mark_dead(self, slot: int) -> None:
         """Tell the other ranks that this one has ended."""
         self._set(slot, contract.SLOT_DEAD, 1)

@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 _PF_EXITING: Final = 0x4
 _GENERATIONS: Final = 64
 _UNKNOWN_STATUS: Final = 1 << 8  # as if it had ended with exit code 1
-_EXIT_CODE: Final = 49  # field 52 of /proc/PID/stat, counted from the state
+_START: Final = 19  # field 22 of /proc/PID/stat, counted from the state
+_EXIT_CODE: Final = 49  # field 52
+_INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC  # its inode, PROC_PID_INIT_INO
 
 
 class Stat(NamedTuple):
-    """Some fields of /proc/PID/stat."""
+    """Some fields of /proc/PID/stat.
+
+    Attributes:
+        start: when the process was made, clock ticks since boot; with its pid, this
+            tells a process from a later one.
+    """
 
     comm: str
     state: str
     ppid: int
+    session: int
     flags: int
+    start: int
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the content of a kernel's file; empty when it is not to be had."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        parts = list(iter(lambda: os.read(fd, 65_536), b""))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+    return b"".join(parts)
 
 
 def read_text(path: str) -> str:
     """Return the content of a file below /proc; empty when it is not to be had."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        parts = list(iter(lambda: os.read(fd, 65_536), b""))
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
-    return b"".join(parts).decode("utf-8", "replace")
+    return read_bytes(path).decode("utf-8", "replace")
 
 
 def is_own() -> bool:
@@ -44,14 +58,29 @@ def is_own() -> bool:
         return False
 
 
+def in_initial_namespace() -> bool:
+    """Return whether pids here are those that the kernel prints in its log."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == _INITIAL_PID_NAMESPACE
+    except OSError:
+        return False
+
+
 def stat(pid: int) -> Stat | None:
     """Return a process's state; None if it does not exist (any more)."""
     text = read_text(f"/proc/{pid}/stat")
     comm, bracket, rest = text.partition("(")[2].rpartition(")")
     fields = rest.split()
-    if not bracket or not fields:
+    if not bracket or len(fields) <= _START:
         return None
-    return Stat(comm, fields[0], int(fields[1]), int(fields[6]))
+    ppid, session, flags, start = (int(fields[i]) for i in (1, 3, 6, _START))
+    return Stat(comm, fields[0], ppid, session, flags, start)
+
+
+def wchan(pid: int) -> str:
+    """Return the kernel function a process sleeps in; empty if that is not told."""
+    name = read_text(f"/proc/{pid}/wchan").strip()
+    return "" if name == "0" else name
 
 
 def wait_status(pid: int) -> int:
@@ -83,12 +112,27 @@ def catches(pid: int, signum: int) -> bool:
     return False
 
 
+def thread_ids(pid: int) -> list[int]:
+    """Return the ids of a process's threads; of a zombie, its own pid."""
+    try:
+        return list(map(int, os.listdir(f"/proc/{pid}/task")))
+    except OSError:
+        return []
+
+
+def main_children(pid: int) -> list[int]:
+    """Return the children that a process's main thread has forked, zombies included.
+
+    Of the others nothing is said: looking at every thread costs much more.
+    """
+    return list(map(int, read_bytes(f"/proc/{pid}/task/{pid}/children").split()))
+
+
 def children(pid: int) -> list[int]:
     """Return the children of a process, zombies included."""
     found: list[int] = []
-    try:
-        tasks = os.listdir(f"/proc/{pid}/task")
-    except OSError:
+    tasks = thread_ids(pid)
+    if not tasks:
         return found
     for task in tasks:
         path = f"/proc/{pid}/task/{task}/children"
@@ -100,11 +144,12 @@ def _children_by_parent(pid: int) -> list[int]:
     """Return the children on a kernel without /proc/PID/task/TID/children."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return []
-    return [child for child in _all() if (s := stat(child)) and s.ppid == pid]
+    return [child for child in every_pid() if (s := stat(child)) and s.ppid == pid]
 
 
-def _all() -> Iterator[int]:
-    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+def every_pid() -> list[int]:
+    """Return the pids of all processes that there are."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def descendants(pid: int, *, without: Iterable[int] = ()) -> list[int]:
@@ -133,11 +178,4 @@ def is_alive(pid: int) -> bool:
     if found is None:
         return False
     # A process whose main thread alone has ended looks like a zombie, and runs.
-    return found.state not in {"Z", "X"} or _threads(pid) > 1
-
-
-def _threads(pid: int) -> int:
-    try:
-        return len(os.listdir(f"/proc/{pid}/task"))
-    except OSError:
-        return 0
+    return found.state not in {"Z", "X"} or len(thread_ids(pid)) > 1

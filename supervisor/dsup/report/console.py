@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from dsup.core import events as ev
 from dsup.core.exits import CAUSES, signal_name, stop_code
 from dsup.core.job import Job
-from dsup.core.outcome import failure_of, first_rank
 from dsup.core.output import Tone
 from dsup.core.printable import printable
 from dsup.core.state import Stage, State
@@ -194,31 +193,24 @@ def _plan(state: State, view: View, now_s: float) -> tuple[str, ...]:
     plan = state.plan
     if plan is None:
         return ()
-    what = _summary(state, view)
     if plan.restart_at_s is not None:
         pause_s = plan.restart_at_s - now_s
         when = "now" if pause_s < 1 else f"in {pause_s:.0f} s"
-        return what, f"restart {state.attempt + 1} {when}: {plan.reason}"
-    look = _look(state, view)
-    return what, f"given up with exit code {plan.code}: {plan.reason}{look}"
+        where = _resume_point(state)
+        return (f"restart {state.attempt + 1} {when}{where}: {plan.reason}",)
+    where = view.job.run_dir
+    return (f"given up with exit code {plan.code}: {plan.reason}; see {where}",)
 
 
-def _summary(state: State, view: View) -> str:
-    death = first_rank(state)
-    failed = f"attempt {state.attempt} failed, cause {failure_of(state).cause}"
-    if state.cannot is not None or death is None:
-        return failed
-    return (
-        f"{failed}: it began with {_rank(death.rank, view)}, which {how(death.status)}"
-    )
-
-
-def _look(state: State, view: View) -> str:
-    death = first_rank(state)
-    if death is None or not view.job.rank_logs or view.job.output.inherit:
+def _resume_point(state: State) -> str:
+    """Say which step the restart resumes from, and what is lost."""
+    if state.checkpoint_step is None:
         return ""
-    logs = contract.rank_dir(view.job.run_dir, state.attempt, death.rank)
-    return f"; its output is in {logs}"
+    from_step = f", from step {state.checkpoint_step}"
+    if state.best_step is None or state.best_step <= state.checkpoint_step:
+        return from_step
+    again = state.best_step - state.checkpoint_step
+    return f"{from_step} ({again} steps are done again)"
 
 
 def _stop(event: ev.Signalled, state: State) -> str:

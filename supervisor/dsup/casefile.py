@@ -1,0 +1,187 @@
+"""What is gathered about one attempt while it runs: raw, and never interpreted here.
+
+Nothing in it blocks: descriptors that have something are read, counters compared,
+/proc looked at. What it all means is the judge's business.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from dsup.core import events as ev
+from dsup.edges import notes
+from dsup.edges.counters import Counters
+from dsup.edges.group import Rank
+from dsup.edges.kernel_log import KernelLog
+from dsup.edges.kin import Kin, host_pids
+from dsup.linux import proc
+
+if TYPE_CHECKING:
+    from dsup.attribution.timeline import End, Standing
+    from dsup.edges.heartbeats import Page
+    from dsup.edges.loop import Loop
+    from dsup.edges.scene import Scene
+    from dsup.judging import Case
+
+NOTES_MAX: Final = 16
+"""So many notes of a rank are kept: its first ones, for they come nearest the cause."""
+
+_ASLEEP: Final = "D"
+
+
+class CaseFile:
+    """One attempt's file.
+
+    Args:
+        attempt: its number.
+        loop: watches the notes.
+        post: takes the events that come of them.
+
+    Attributes:
+        obstacle: ``(cause, reason)`` of what was in the way where no rank failed.
+        tails: the ranks' last words, as the scribe handed them over.
+        scene: what was found on the file systems; None while nobody has answered.
+        page: the heartbeat page as it was when last looked at.
+    """
+
+    def __init__(
+        self, attempt: int, loop: Loop, post: Callable[[ev.Event], None]
+    ) -> None:
+        self.attempt = attempt
+        self.obstacle: tuple[str, str] | None = None
+        self.tails = b""
+        self.scene: Scene | None = None
+        self.page = b""
+        self._loop = loop
+        self._post = post
+        self._started_s = time.monotonic()
+        self._ranks: dict[int, Rank] = {}
+        self._notes: list[tuple[int, bytes]] = []
+        self._ends: list[End] = []
+        self._dying: tuple[int, ...] = ()
+        self._standing: list[Standing] = []
+        self._signalled: dict[int, float] = {}
+        self._kernel = KernelLog()
+        self._counters = Counters()
+        self._kin = Kin()
+
+    @property
+    def by_signal(self) -> bool:
+        """Whether a rank died of a signal before dsup sent one."""
+        return any(
+            end.status < 0 and end.rank not in self._signalled for end in self._ends
+        )
+
+    def add(self, rank: Rank) -> None:
+        """Take in a rank that was just started."""
+        self._ranks[rank.rank] = rank
+        self._kin.add(rank.rank, rank.pid)
+        self._loop.watch(rank.notes, partial(self._read_notes, rank))
+
+    def started(self) -> None:
+        """Note how counters stand, now that every rank runs."""
+        self._counters.snapshot({r.rank: r.pid for r in self._ranks.values()})
+
+    def look(self, now_s: float) -> None:
+        """Note who descends from whom, now and then."""
+        if now_s >= self._kin.due_s:
+            self._kin.look(now_s)
+
+    def before_reap(self, rank: Rank) -> None:
+        """Look at a rank that has ended, before it is gone for good."""
+        self._read_notes(rank)
+        self._counters.note_death(rank.rank, rank.pid)
+
+    def ended(self, event: ev.RankExited) -> None:
+        """Note a rank's end."""
+        from dsup.attribution.timeline import End
+
+        if event.status != 0 and not self._ends:
+            self._kin.look_closely()
+        self._dying += event.dying
+        pid = self._ranks[event.rank].pid
+        dying = event.rank in self._dying
+        fields = event.rank, pid, event.status, event.at_s, event.late_s, dying
+        self._ends.append(End(*fields))
+
+    def before_signal(self, ranks: Iterable[int]) -> None:
+        """Look at ranks that dsup is about to signal for the first time."""
+        from dsup.attribution.timeline import Standing
+
+        for number in ranks:
+            if number in self._signalled or number not in self._ranks:
+                continue
+            pid = self._ranks[number].pid
+            found = proc.stat(pid)
+            state = found.state if found else ""
+            wchan = proc.wchan(pid) if state == _ASLEEP else ""
+            self._standing.append(Standing(number, pid, state, wchan))
+            self._signalled[number] = time.monotonic()
+
+    def look_at(self, page: Page | None) -> None:
+        """Copy the heartbeat page, as long as there is one."""
+        if page is not None:
+            self.page = page.copy()
+
+    def case(self) -> Case:
+        """Return everything that is known now."""
+        from dsup.judging import Case
+
+        self._kernel.drain()
+        scene = self.scene
+        return Case(
+            attempt=self.attempt,
+            world_size=len(self._ranks),
+            node=os.uname().nodename,
+            started_s=self._started_s,
+            obstacle=self.obstacle,
+            ends=tuple(self._ends),
+            standing=tuple(self._standing),
+            signalled=dict(self._signalled),
+            notes=tuple(self._notes),
+            error_files=scene.error_files if scene else {},
+            kernel_records=self._kernel.records,
+            kernel_error=self._kernel.error,
+            kernel_lost=self._kernel.lost,
+            kin=self._kin.pids(),
+            host_pids=host_pids(),
+            counters=tuple(self._counters.risen()),
+            counters_read=self._counters.readable,
+            pressure=self._counters.pressure(),
+            cgroups=self._counters.cgroups,
+            spaces=scene.spaces if scene else (),
+            tails=self.tails,
+            page=self.page,
+        )
+
+    def close(self) -> None:
+        """Let every descriptor go."""
+        for rank in self._ranks.values():
+            self._loop.unwatch(rank.notes)
+            os.close(rank.notes)
+        self._ranks = {}
+        self._kernel.close()
+
+    def _read_notes(self, rank: Rank) -> None:
+        for raw in notes.read(rank.notes):
+            count = sum(number == rank.rank for number, _ in self._notes)
+            if count < NOTES_MAX:
+                self._notes.append((rank.rank, raw))
+                self._tell(rank, raw)
+
+    def _tell(self, rank: Rank, raw: bytes) -> None:
+        from dsup.facts.errors import is_communication
+        from dsup.facts.note import decode_note
+
+        raised = decode_note(rank.rank, raw)
+        if raised is None:
+            return
+        # A thread's exception, or a helper's, does not end the rank.
+        own = raised.pid == rank.pid and not raised.thread
+        decisive = own and not is_communication(raised.type, raised.text)
+        now_s = time.monotonic()
+        self._post(ev.Noted("noted", now_s, self.attempt, rank.rank, decisive))

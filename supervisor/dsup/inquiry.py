@@ -1,0 +1,237 @@
+"""The inquiry into an attempt: when the judge is asked, and what becomes of its answer.
+
+The judge is an aide. It is asked when settling has ended, for the people who wait (what
+else might block, files and the scribe's memory, has a tenth of a second for that); half
+a second after a death by a signal, because the kernel may explain late; and when the
+attempt is over, for the plan. One judge works at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from dsup.casefile import CaseFile
+from dsup.core import events as ev
+from dsup.core.state import NEVER
+from dsup_runtime import contract
+
+if TYPE_CHECKING:
+    from dsup.core.job import Job
+    from dsup.core.verdict import Verdict
+    from dsup.edges.aide import Aides
+    from dsup.edges.loop import Loop
+    from dsup.judging import Case
+
+GATHER_S: Final = 0.1
+SCENE_S: Final = 2.0
+JUDGE_S: Final = 5.0
+LATE_KERNEL_S: Final = 0.5
+TAILS_MAX_BYTES: Final = 16 * 1024 * 1024
+_SHM: Final = "/dev/shm"  # noqa: S108 (its space is looked at)
+
+
+class Desk(Protocol):
+    """What an inquiry needs of the recorder."""
+
+    def ask_tails(self, attempt: int) -> bool:
+        """Ask for the ranks' last words; return False if nobody can answer."""
+
+    def publish(self, verdict: Verdict) -> None:
+        """Show and keep a verdict."""
+
+
+class Inquiry:
+    """The inquiry into the attempt at hand.
+
+    Args:
+        job: what to do.
+        aides: do what may block.
+        desk: has the last words, and takes verdicts.
+        loop: watches the notes.
+        post: takes the events that come of it.
+
+    Attributes:
+        file: what is gathered about the attempt.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        aides: Aides,
+        desk: Desk,
+        loop: Loop,
+        post: Callable[[ev.Event], None],
+    ) -> None:
+        self._job = job
+        self._aides = aides
+        self._desk = desk
+        self._loop = loop
+        self._post = post
+        self.file = CaseFile(0, loop, post)
+        self._tmp_dir = ""
+        self._verdict: Verdict | None = None
+        self._missing: set[str] = set()
+        self._looking = False
+        self._gather_by = NEVER
+        self._late_at = NEVER
+        self._working = False
+        self._again = False
+        self._final = False
+
+    def begin(self, attempt: int, tmp_dir: str) -> None:
+        """Open the file of an attempt that is about to be prepared.
+
+        Args:
+            attempt: its number.
+            tmp_dir: its TMPDIR.
+        """
+        self.file.close()
+        self.file = CaseFile(attempt, self._loop, self._post)
+        self._tmp_dir = tmp_dir
+        self._verdict = None
+        self._missing, self._final, self._again = set(), False, False
+        self._gather_by = self._late_at = NEVER
+
+    @property
+    def busy(self) -> bool:
+        """Whether a verdict is still being made, or is to be made again."""
+        return self._working or self.deadline() < NEVER
+
+    def judge(self, *, final: bool) -> None:
+        """Have the attempt judged by what is known so far.
+
+        Args:
+            final: it is over; the answer is then the event ``Judged`` that says so.
+        """
+        first = not self._final and self._verdict is None and not self._missing
+        self._final = self._final or final
+        if first and self.file.by_signal:
+            self._late_at = time.monotonic() + LATE_KERNEL_S
+        self._gather()
+
+    def deadline(self) -> float:
+        """Return when ``on_tick`` is due, agent clock, seconds."""
+        return min(self._gather_by, self._late_at)
+
+    def on_tick(self) -> None:
+        """Do what has become due."""
+        now_s = time.monotonic()
+        if now_s >= self._late_at:
+            self._late_at = NEVER
+            self._gather()
+        elif now_s >= self._gather_by:
+            self._ask()
+
+    def on_tails(self, attempt: int, fd: int) -> None:
+        """Take the ranks' last words from the scribe; the descriptor is closed here."""
+        size = min(os.fstat(fd).st_size, TAILS_MAX_BYTES)
+        if attempt == self.file.attempt:
+            self.file.tails = os.pread(fd, size, 0)
+            self._arrived("tails")
+        os.close(fd)
+
+    def _gather(self) -> None:
+        """Ask for what others know; the judge is asked when they have answered."""
+        if self._missing:
+            return
+        number = self.file.attempt
+        if self._desk.ask_tails(number):
+            self._missing.add("tails")
+        self._missing.add("scene")
+        if not self._looking:
+            self._looking = True
+            self._look_at_the_scene(number)
+        self._gather_by = time.monotonic() + GATHER_S
+
+    def _look_at_the_scene(self, number: int) -> None:
+        from dsup.edges import scene
+
+        job = self._job
+        places = {
+            "run directory": job.run_dir,
+            "checkpoints": job.checkpoint_dir,
+            "TMPDIR": self._tmp_dir,
+            "/dev/shm": _SHM,  # noqa: S108 (a name)
+        }
+        files = {
+            rank: f"{contract.rank_dir(job.run_dir, number, rank)}/{contract.ERROR_FILE}"
+            for rank in range(job.spec.world_size)
+            if job.rank_logs
+        }
+        there = {name: path for name, path in places.items() if path}
+        work = partial(scene.look, there, files)
+        done = partial(self._on_scene, number)
+        self._aides.start(work, time.monotonic() + SCENE_S, done)
+
+    def _on_scene(self, number: int, answer: bytes) -> None:
+        from dsup.edges import scene
+
+        self._looking = False
+        if number == self.file.attempt:
+            self.file.scene = scene.decode(answer)
+            self._arrived("scene")
+
+    def _arrived(self, what: str) -> None:
+        if what in self._missing:
+            self._missing.discard(what)
+            if not self._missing:
+                self._ask()
+
+    def _ask(self) -> None:
+        """Put the case to a judge, after the one who is at work, if any."""
+        self._missing, self._gather_by = set(), NEVER
+        if self._working:
+            self._again = True
+            return
+        from dsup import judging
+
+        self._working, self._again = True, False
+        case = self.file.case()
+        done = partial(self._on_answer, case, self._final)
+        work = partial(judging.work, case)
+        self._aides.start(work, time.monotonic() + JUDGE_S, done)
+
+    def _on_answer(self, case: Case, final: bool, answer: bytes) -> None:  # noqa: FBT001
+        self._working = False
+        if case.attempt != self.file.attempt:
+            return
+        verdict = _read(answer)
+        if verdict is not None or self._verdict is None:
+            from dsup.judging import without_judge
+
+            told = verdict or without_judge(case)
+            self._verdict = told
+            self._desk.publish(told)
+        self._post(_judged(case.attempt, verdict, final=final))
+        if self._again:
+            self._ask()
+
+
+def _read(answer: bytes) -> Verdict | None:
+    """Return the judge's answer; None where it was given up, or makes no sense."""
+    from dsup.report.verdict_file import from_wire
+
+    try:
+        return from_wire(answer)
+    except ValueError:
+        return None
+
+
+def _judged(attempt: int, verdict: Verdict | None, *, final: bool) -> ev.Judged:
+    now_s = time.monotonic()
+    if verdict is None:
+        return ev.Judged("judged", now_s, attempt, "", (), 1, "", final)
+    return ev.Judged(
+        "judged",
+        now_s,
+        attempt,
+        verdict.cause,
+        verdict.first_ranks,
+        verdict.status,
+        verdict.signature,
+        final,
+    )

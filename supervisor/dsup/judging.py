@@ -1,0 +1,210 @@
+"""The judge: raw evidence of one attempt becomes typed facts, and these a verdict.
+
+It runs in a forked child with limits of its own: a hostile log line, or a matcher's
+bug, costs a verdict and never the supervisor.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dsup.attribution.judge import judge
+from dsup.attribution.timeline import (
+    Beat,
+    Counter,
+    End,
+    Space,
+    Standing,
+    Timeline,
+)
+from dsup.core.verdict import Evidence, Verdict
+from dsup.edges import kernel_log
+from dsup.edges.scribe.protocol import decode_tails
+from dsup.facts import kernel, kmsg
+from dsup.facts.note import decode_error_file, decode_note
+from dsup.facts.output import LastWords, last_words
+from dsup.facts.raised import Raised
+from dsup.report.verdict_file import to_wire
+from dsup_runtime import contract
+
+MEMORY_BYTES: Final = 512 * 1024 * 1024
+"""What a judge may have beyond what it was born with."""
+
+CPU_S: Final = 5
+JOURNAL_S: Final = 2.0
+
+
+class Case(NamedTuple):
+    """All that was gathered about an attempt, as it came in.
+
+    Attributes:
+        notes: ``(rank, datagram)`` in the order of arrival.
+        error_files: error.json of each rank that wrote one.
+        kernel_records: of /dev/kmsg, since the attempt began.
+        kernel_error: why the kernel log cannot be read; empty if it can.
+        kernel_lost: how many of its records were overwritten before they were read.
+        tails: a memory file of the scribe's, as bytes; see ``decode_tails``.
+        page: the heartbeat page.
+
+    The others are as in ``Timeline``.
+    """
+
+    attempt: int
+    world_size: int
+    node: str
+    started_s: float
+    obstacle: tuple[str, str] | None = None
+    ends: tuple[End, ...] = ()
+    standing: tuple[Standing, ...] = ()
+    signalled: Mapping[int, float] = {}
+    notes: tuple[tuple[int, bytes], ...] = ()
+    error_files: Mapping[int, bytes] = {}
+    kernel_records: tuple[bytes, ...] = ()
+    kernel_error: str = ""
+    kernel_lost: int = 0
+    kin: Mapping[int, int] = {}
+    host_pids: bool = True
+    counters: tuple[Counter, ...] = ()
+    counters_read: bool = True
+    pressure: float | None = None
+    cgroups: Mapping[int, str] = {}
+    spaces: tuple[Space, ...] = ()
+    tails: bytes = b""
+    page: bytes = b""
+
+
+def work(case: Case) -> bytes:
+    """Judge a case; in a child. Returns the verdict for ``from_wire``."""
+    _limit_oneself()
+    return to_wire(judge(timeline(case)))
+
+
+def timeline(case: Case) -> Timeline:
+    """Return what a case's raw evidence says."""
+    records, missing = _kernel_records(case)
+    return Timeline(
+        attempt=case.attempt,
+        world_size=case.world_size,
+        node=case.node,
+        started_s=case.started_s,
+        obstacle=case.obstacle,
+        ends=case.ends,
+        standing=case.standing,
+        signalled=case.signalled,
+        raised=_raised(case),
+        kernel=tuple(kernel.match(records)),
+        kernel_log=missing,
+        kin=case.kin,
+        host_pids=case.host_pids,
+        counters=case.counters,
+        counters_read=case.counters_read,
+        words=_words(case),
+        beats=_beats(case.page, case.world_size),
+        spaces=case.spaces,
+        pressure=case.pressure,
+        cgroups=case.cgroups,
+    )
+
+
+def without_judge(case: Case) -> Verdict:
+    """Return what is left to say where the judge gave no answer: wait statuses."""
+    told = tuple(
+        Evidence("status", f"rank {end.rank}: {_status(end.status)}", end.rank, end.at_s)
+        for end in case.ends
+        if end.status != 0
+    )
+    first = told[0] if told else None
+    seen = f"first seen to end: {first.text}" if first else "no rank had failed"
+    return Verdict(
+        attempt=case.attempt,
+        cause="unknown",
+        first_ranks=(),
+        certainty="unknown",
+        at_s=first.at_s if first and first.at_s else case.started_s,
+        summary=f"The cause is unknown, because the judge gave no answer; {seen}.",
+        rule="no_judge",
+        evidence=told,
+        ended_by_dsup=tuple(sorted(case.signalled)),
+    )
+
+
+def _status(status: int) -> str:
+    from dsup.core.exits import signal_name
+
+    return signal_name(-status) if status < 0 else f"exit code {status}"
+
+
+def _limit_oneself() -> None:
+    pages = int(_first_word("/proc/self/statm"))
+    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+
+
+def _first_word(path: str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 256).split()[0].decode()
+    finally:
+        os.close(fd)
+
+
+def _kernel_records(case: Case) -> tuple[list[kernel.Record], str]:
+    """Return the kernel's records and what is missing of them."""
+    if not case.kernel_error:
+        parsed = map(kmsg.parse, case.kernel_records)
+        lost = f"{case.kernel_lost} records were overwritten" if case.kernel_lost else ""
+        return [record for record in parsed if record], lost
+    since_us = int(case.started_s * 1e6)
+    lines, error = kernel_log.from_journal(since_us, JOURNAL_S)
+    if error:
+        return [], case.kernel_error
+    parsed = map(kmsg.parse_journal, lines)
+    return [record for record in parsed if record], ""
+
+
+def _raised(case: Case) -> tuple[Raised, ...]:
+    told = [decode_note(rank, raw) for rank, raw in case.notes]
+    noted = {raised.rank for raised in told if raised}
+    told += [
+        decode_error_file(rank, raw)
+        for rank, raw in sorted(case.error_files.items())
+        if rank not in noted
+    ]
+    found = [raised for raised in told if raised]
+    return tuple(sorted(found, key=lambda r: (r.caught_s is None, r.caught_s or 0.0)))
+
+
+def _words(case: Case) -> dict[int, LastWords]:
+    tails = decode_tails(case.tails)
+    ranks = sorted({rank for rank, _ in tails})
+    return {
+        rank: last_words(tails.get((rank, 1), b""), tails.get((rank, 0), b""))
+        for rank in ranks
+    }
+
+
+def _beats(page: bytes, slots: int) -> dict[int, Beat]:
+    """Return the slots of ranks that ever gave a sign of life."""
+    words = memoryview(page).cast("q") if page else memoryview(b"").cast("q")
+    beats = {}
+    for slot in range(slots):
+        first = contract.slot_offset(slot)
+        values = words[first : first + contract.SLOT_WORDS].tolist()
+        if values and values[contract.SLOT_HEARTBEAT_NS] > 0:
+            beats[slot] = _beat(values)
+    return beats
+
+
+def _beat(values: list[int]) -> Beat:
+    step, phase = values[contract.SLOT_STEP], values[contract.SLOT_PHASE]
+    progress_ns = values[contract.SLOT_PROGRESS_NS]
+    return Beat(
+        step=step if step >= 0 else None,
+        phase=contract.PHASES[phase] if 0 <= phase < len(contract.PHASES) else "",
+        heartbeat_s=values[contract.SLOT_HEARTBEAT_NS] / 1e9,
+        progress_s=progress_ns / 1e9 if progress_ns > 0 else None,
+    )

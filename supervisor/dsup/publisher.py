@@ -1,0 +1,123 @@
+"""Verdicts made public: the panel on the console, verdict.json, and what amends them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from dsup.core.job import Job
+from dsup.core.output import Tone
+from dsup.core.state import State
+from dsup_runtime import contract
+
+if TYPE_CHECKING:
+    from dsup.core.verdict import Verdict
+    from dsup.report.console import View
+
+
+class Desk(Protocol):
+    """What a publisher needs of the recorder."""
+
+    def say(self, text: str, tone: Tone = "plain") -> None:
+        """Print a line of dsup's own."""
+
+    def show(self, block: Iterable[tuple[str, Tone]]) -> None:
+        """Print lines that stand for themselves."""
+
+    def save(self, name: str, fd: int) -> None:
+        """Copy a descriptor's content into the run directory."""
+
+    def ask_tails(self, attempt: int) -> bool:
+        """Ask for the ranks' last words."""
+
+
+class Publisher:
+    """Publishes verdicts.
+
+    Args:
+        job: what was asked for.
+        desk: prints and writes.
+        situation: returns the state, and what lines need beside it.
+    """
+
+    def __init__(
+        self, job: Job, desk: Desk, situation: Callable[[], tuple[State, View]]
+    ) -> None:
+        self._job = job
+        self._desk = desk
+        self._situation = situation
+        self._last: Verdict | None = None
+        self._exit: tuple[int, str] | None = None
+
+    def ask_tails(self, attempt: int) -> bool:
+        """Ask for the ranks' last words; return False if nobody can answer."""
+        return self._desk.ask_tails(attempt)
+
+    def publish(self, verdict: Verdict) -> None:
+        """Show and keep a verdict; a later one of the same attempt amends it."""
+        before, self._last = self._last, verdict
+        self._keep(verdict)
+        if before is None or before.attempt != verdict.attempt:
+            self._show(verdict)
+            return
+        from dsup.report.panel import amended
+
+        self._desk.say(amended(before, verdict), "failure")
+
+    def seal(self, attempt: int, code: int, origin: str) -> None:
+        """Write into a failed attempt's verdict that the run ends with it.
+
+        Args:
+            attempt: the last one.
+            code: exit code of the run.
+            origin: ``rank`` or ``dsup``: whose code that is.
+        """
+        self._exit = (code, origin)
+        if self._last is not None and self._last.attempt == attempt:
+            self._keep(self._last)
+
+    def _show(self, verdict: Verdict) -> None:
+        from dsup.report import panel
+        from dsup.report.outlook import after_verdict, outlook
+
+        state, view = self._situation()
+        job = self._job
+        located = bool(job.checkpoint_dir or job.checkpoint_glob)
+        known = after_verdict(state, verdict)
+        following = outlook(known, _offset_s(), located=located)
+        if job.voice.json:
+            self._desk.say(panel.one_line(verdict, following), "failure")
+            return
+        setting = panel.Setting(
+            run=os.path.basename(job.run_dir),
+            node=os.uname().nodename,
+            pids=view.pids,
+            offset_s=_offset_s(),
+            next_text=following,
+            logs=job.run_dir if job.rank_logs and not job.output.inherit else "",
+            unicode=job.output.unicode,
+        )
+        self._desk.show(panel.toned(verdict, setting))
+
+    def _keep(self, verdict: Verdict) -> None:
+        from dsup.report import verdict_file
+
+        data = verdict_file.encode(
+            verdict, node=os.uname().nodename, offset_s=_offset_s(), ended=self._exit
+        )
+        name = f"{contract.attempt_dir('', verdict.attempt)}/{contract.VERDICT_FILE}"
+        fd = os.memfd_create("verdict.json", os.MFD_CLOEXEC)
+        try:
+            os.write(fd, data)
+            self._desk.save(name, fd)
+        except OSError:
+            self._desk.say(f"cannot keep {name}, because no memory is left", "warning")
+        finally:
+            os.close(fd)
+
+
+def _offset_s() -> float:
+    """Return CLOCK_REALTIME minus the agent's clock, seconds."""
+    return time.clock_gettime(time.CLOCK_REALTIME) - time.monotonic()
