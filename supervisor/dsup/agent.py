@@ -24,18 +24,24 @@ from dsup.core import machine
 from dsup.core.errors import DsupError, SpawnError
 from dsup.core.job import Job
 from dsup.core.job import command as command_line
-from dsup.core.state import NEVER, Stage
+from dsup.core.state import NEVER, Stage, State
 from dsup.edges import group
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
 from dsup.linux import signals, tree
+from dsup.inquiry import Inquiry
 from dsup.linux.guardian import Guardian
+from dsup.publisher import Publisher
 from dsup.recorder import Recorder
+from dsup.report.console import View
 
 LOOK_S: Final = 1.0
 """The loop turns at least this often, so that a stall of its own is seen."""
 
 STALL_S: Final = 1.0
+LAST_VERDICT_S: Final = 2.0
+"""What the judge still gets when the run is over."""
+
 LAST_AIDES_S: Final = 1.0
 """What an aide still gets when the run is over, a file system that hangs or not."""
 
@@ -74,7 +80,12 @@ class Agent:
         self._ranks = group.WorkerGroup()
         self._recorder = Recorder(job, guardian.will, self._loop)
         self._attempt = Attempt(job, self._aides, self._recorder, self._post)
+        self._publisher = Publisher(job, self._recorder, self._situation)
+        self._inquiry = Inquiry(
+            job, self._aides, self._publisher, self._loop, self._post
+        )
         self._recorder.on_directories = self._attempt.on_directories
+        self._recorder.on_tails = self._inquiry.on_tails
         self._helpers_told = False
         self._exit_code: int | None = None
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -88,6 +99,11 @@ class Agent:
         self._answer()
         while self._exit_code is None:
             self._turn()
+        until_s = time.monotonic() + LAST_VERDICT_S
+        while self._inquiry.busy and time.monotonic() < until_s:
+            self._finish(min(self._inquiry.deadline(), until_s))
+            self._inquiry.on_tick()
+            self._recorder.flush()
         self._aides.hurry(time.monotonic() + LAST_AIDES_S)
         while self._aides.deadline() < NEVER:
             self._finish(self._aides.deadline())
@@ -112,6 +128,7 @@ class Agent:
                 machine.deadline(self._state),
                 self._aides.deadline(),
                 self._recorder.deadline(),
+                self._inquiry.deadline(),
                 now_s + looks,
             )
         )
@@ -119,6 +136,7 @@ class Agent:
         if overdue_s > STALL_S:
             self._events.appendleft(ev.LoopStalled("loop_stalled", now_s, overdue_s))
         self._aides.expire(now_s)
+        self._inquiry.on_tick()
         self._answer()
         if now_s >= machine.deadline(self._state):
             self._post(ev.Tick("tick", now_s))
@@ -126,6 +144,7 @@ class Agent:
         while self._look_for_leftovers():
             self._answer()
         tree.reap_adopted(self._owned)
+        self._inquiry.file.look(now_s)
         self._recorder.show_status(self._state, self._attempt.step())
         self._recorder.on_tick()
 
@@ -158,9 +177,11 @@ class Agent:
         match command:
             case cmd.Prepare():
                 self._attempt.prepare(command.attempt)
+                self._inquiry.begin(command.attempt, self._attempt.tmp_dir)
             case cmd.Spawn():
                 self._spawn()
             case cmd.SignalRanks():
+                self._inquiry.file.before_signal(command.ranks)
                 self._ranks.signal(command.ranks, command.signum)
             case cmd.PassOn():
                 deaf = self._ranks.pass_on(command.ranks, command.signum)
@@ -168,20 +189,21 @@ class Agent:
             case cmd.TerminateHelpers():
                 group.terminate_helpers(self._spared)
             case cmd.KillAll():
+                self._inquiry.file.before_signal(self._state.alive)
                 tree.kill(self._spared, owned=self._owned)
             case cmd.CloseAttempt():
+                self._inquiry.file.look_at(self._attempt.page)
                 kept = self._state.succeeded and self._job.spec.keep_helpers
                 self._attempt.close(keep_tmp=kept)
             case cmd.Scan():
                 self._scan()
             case cmd.Judge():
-                now_s, number = time.monotonic(), command.attempt
-                silent = ev.Judged("judged", now_s, number, "", (), 1, "", command.final)
-                self._post(silent)
+                self._judge(final=command.final)
             case cmd.Propose():
                 self._agree(command)
             case cmd.Exit():
                 self._exit_code = command.code
+                self._publisher.seal(self._state.attempt, command.code, command.origin)
             case _:
                 assert_never(command)
 
@@ -194,6 +216,7 @@ class Agent:
             for rank in self._start_ranks():
                 started.append(rank)
                 self._attempt.add(rank)
+                self._inquiry.file.add(rank)
                 self._loop.watch(rank.pidfd, partial(self._on_rank, rank))
                 now_s = time.monotonic()
                 self._post(
@@ -207,6 +230,7 @@ class Agent:
             advice = "(raise the limit of processes: ulimit -u, pids.max)"
             self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
         self._recorder.start(number, () if self._job.output.inherit else started)
+        self._inquiry.file.started()
         self._be_quick()
 
     def _start_ranks(self) -> Iterator[group.Rank]:
@@ -233,6 +257,15 @@ class Agent:
         event = ev.Cannot("cannot", now_s, self._state.attempt, cause, code, reason)
         self._post(event)
 
+    def _situation(self) -> tuple[State, View]:
+        return self._state, self._attempt.view()
+
+    def _judge(self, *, final: bool) -> None:
+        met = self._state.cannot
+        self._inquiry.file.obstacle = (met.cause, met.reason) if met else None
+        self._inquiry.file.look_at(self._attempt.page)
+        self._inquiry.judge(final=final)
+
     def _scan(self) -> None:
         """Look for a checkpoint; what has happened so far is told meanwhile.
 
@@ -257,6 +290,7 @@ class Agent:
 
     def _on_rank(self, rank: group.Rank) -> None:
         self._loop.unwatch(rank.pidfd)
+        self._inquiry.file.before_reap(rank)
         status = self._ranks.reap(rank)
         now_s, number = time.monotonic(), self._state.attempt
         first = status != 0 and self._state.failed is None
@@ -265,11 +299,11 @@ class Agent:
         if step is not None and (best is None or step > best):
             self._post(ev.Progressed("progressed", now_s, number, step))
         late_s = self._loop.late_s
-        self._post(
-            ev.RankExited(
-                "rank_exited", now_s, late_s, number, rank.rank, status, dying
-            )
+        ended = ev.RankExited(
+            "rank_exited", now_s, late_s, number, rank.rank, status, dying
         )
+        self._inquiry.file.ended(ended)
+        self._post(ended)
 
     def _on_signals(self) -> None:
         for signum, sender in signals.read(self._signals):

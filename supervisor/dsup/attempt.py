@@ -18,7 +18,7 @@ from dsup.core.job import Job
 from dsup.core.plan import restarts_in_force
 from dsup.edges import port, preparation
 from dsup.edges.aide import Aides
-from dsup.edges.group import PAGE_FD, Rank
+from dsup.edges.group import NOTES_FD, PAGE_FD, Rank
 from dsup.edges.heartbeats import Page
 from dsup.edges.preparation import Found, Location
 from dsup.report.console import View
@@ -285,11 +285,13 @@ class Attempt:
             tmp_dir=self.tmp_dir,
             inductor_cache=job.inductor_cache,
             page_fd=PAGE_FD,
+            notes_fd=NOTES_FD,
             agent_pid=os.getpid(),
             resume_from=self._found.path,
             grace_s=job.spec.grace_s,
             comm_timeout_s=job.comm_timeout_s,
             error_files=job.rank_logs,
+            faulthandler=job.faulthandler,
             choices=job.choices,
         )
 

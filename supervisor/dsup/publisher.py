@@ -98,6 +98,7 @@ class Publisher:
             next_text=following,
             logs=job.run_dir if job.rank_logs and not job.output.inherit else "",
             unicode=job.output.unicode,
+            steps=view.steps,
         )
         self._desk.show(panel.toned(verdict, setting))
 

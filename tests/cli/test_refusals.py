@@ -38,7 +38,7 @@ WRONG = [
     ("launch --log-dir train.py/logs train.py", "cannot make a run directory in"),
     ("launch --nprocs 2 train.py", "no such option '--nprocs'"),
     ("launch --max-restart-s 2 train.py", "Did you mean one of: '--max-restarts',"),
-    ("launch --n 2 train.py", "option '--n' could be --nnodes, --no-python"),
+    ("launch --n 2 train.py", "option '--n' could be --nnodes, --no-faulthandler"),
     ("launch --nproc xpu train.py", "'xpu' is not a number from 1 to 4096"),
     ("launch --standalone=1 train.py", "option '--standalone' does not take a value"),
     ("launch -r 4 train.py", "'4' is neither 0 (none), 1 (stdout)"),

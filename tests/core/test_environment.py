@@ -16,6 +16,7 @@ SHARED = environment.Shared(
     tmp_dir="/scratch/dsup-abc",
     inductor_cache="/scratch/torchinductor_me",
     page_fd=7,
+    notes_fd=8,
     agent_pid=4000,
     resume_from="",
     grace_s=25.0,
@@ -68,6 +69,7 @@ def test_dsups_own_variables():
             "DSUP_RESUME_FROM": "/ckpt/step_7",
             "DSUP_GRACE_S": "25",
             "DSUP_COMM_TIMEOUT_S": "300",
+            "DSUP_NOTES": "fd:8",
             "DSUP_BOOTSTRAP": "4000",
             "TMPDIR": "/scratch/dsup-abc",
             "PYTHONPATH": contract.BOOTSTRAP_DIR,
@@ -200,6 +202,11 @@ def test_a_services_variables_stay_with_the_agent(name):
 def test_everything_else_is_inherited(name):
     """The rest of the environment reaches the ranks as it is."""
     assert for_rank({name: "as it was"})[name] == "as it was"
+
+
+def test_the_bootstrap_is_told_to_leave_crashes_to_the_kernel():
+    """With --no-faulthandler the bootstrap arms none."""
+    assert for_rank(faulthandler=False)["DSUP_BOOTSTRAP"] == "4000:no-faulthandler"
 
 
 def test_the_bootstrap_goes_before_the_users_path():

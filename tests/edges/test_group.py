@@ -53,6 +53,7 @@ class Spawn:
                 self.group.reap(rank)
             os.close(rank.out)
             os.close(rank.err)
+            os.close(rank.notes)
 
 
 def read_all(fd):
@@ -224,7 +225,7 @@ def test_no_descriptor_leaks_into_a_rank():
         text=True,
     )
 
-    assert done.stdout.splitlines() == ["[0, 1, 2, 3]"] * 2
+    assert done.stdout.splitlines() == ["[0, 1, 2, 3, 4]"] * 2
 
 
 def test_the_page_is_descriptor_three(spawn, page):
@@ -335,7 +336,7 @@ try:
         started.append(rank)
 except BlockingIOError:
     held = len(os.listdir("/proc/self/fd")) - before
-    print(len(started), len(workers.pids), held == 3 * len(started))
+    print(len(started), len(workers.pids), held == 4 * len(started))
 for rank in started:
     os.kill(rank.pid, signal.SIGKILL)
 """
@@ -385,7 +386,7 @@ def test_a_rank_is_collected_with_its_status(spawn, line, status):
 
     assert spawn.group.reap(rank) == status
     assert list(spawn.group.pids) == []
-    assert open_descriptors() == before + 2
+    assert open_descriptors() == before + 3
 
 
 def test_sigterm_wakes_a_frozen_rank(spawn):

@@ -14,7 +14,7 @@ from dsup_runtime import contract
 BOOTSTRAP = contract.BOOTSTRAP_DIR
 SEE = """
 import json, os, sys, threading
-names = set(sys.modules) - {"_ctypes"}
+names = set(sys.modules) - {"_ctypes", "faulthandler"}
 print(json.dumps({
     "path": sys.path, "argv": sys.argv, "main": sorted(globals()),
     "modules": sorted(names), "environ": dict(os.environ),

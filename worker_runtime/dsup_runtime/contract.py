@@ -56,9 +56,14 @@ HEARTBEAT = "DSUP_HEARTBEAT"
 RESUME_FROM = "DSUP_RESUME_FROM"
 GRACE_S = "DSUP_GRACE_S"
 COMM_TIMEOUT_S = "DSUP_COMM_TIMEOUT_S"
+NOTES = "DSUP_NOTES"
 FAULT = "DSUP_FAULT"
 BOOTSTRAP = "DSUP_BOOTSTRAP"
-"""The agent's pid; read and removed by the bootstrap before any user code runs."""
+"""``PID`` or ``PID:no-faulthandler``: the agent's pid, and what the bootstrap is not to
+do; read and removed by it before any user code runs."""
+
+NOTE_MAX_BYTES = 65_536
+"""One note is one datagram of at most so much: a JSON object."""
 
 # Names in the run directory.
 RUN_FILE = "run.json"
@@ -67,6 +72,7 @@ HEARTBEATS_FILE = "heartbeats"
 STDOUT_FILE = "stdout.log"
 STDERR_FILE = "stderr.log"
 ERROR_FILE = "error.json"
+VERDICT_FILE = "verdict.json"
 FILTERED_PREFIX = "filtered_"
 """With a log's name: lines of all ranks that matched, in the attempt's directory."""
 
@@ -117,6 +123,17 @@ def parse_heartbeat(value: str) -> tuple[int, int] | None:
     if not (slot.isascii() and slot.isdigit()):
         return None
     return int(fd), int(slot)
+
+
+def format_notes(fd: int) -> str:
+    """Return the value of ``DSUP_NOTES`` for an inherited socket."""
+    return f"fd:{fd}"
+
+
+def parse_notes(value: str) -> int | None:
+    """Return the descriptor of a ``DSUP_NOTES`` value; None if it is not one."""
+    kind, _, fd = value.partition(":")
+    return int(fd) if kind == "fd" and fd.isascii() and fd.isdigit() else None
 
 
 def variable(name: str) -> str:

@@ -92,6 +92,7 @@ def build(call: Call, *, dry: bool) -> Job:
         output=routed,
         choices=torchrun.choices(options),
         voice=voice,
+        faulthandler=not options["no_faulthandler"],
         bindings=_bindings(call, spec.world_size),
     )
 

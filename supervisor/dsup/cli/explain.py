@@ -114,10 +114,12 @@ def _shared(job: Job, resume_from: str) -> environment.Shared:
         tmp_dir=os.path.join(job.tmp_parent, "dsup-XXXXXX"),
         inductor_cache=job.inductor_cache,
         page_fd=3,
+        notes_fd=4,
         agent_pid=0,
         resume_from=resume_from,
         grace_s=job.spec.grace_s,
         comm_timeout_s=job.comm_timeout_s,
         error_files=job.rank_logs,
+        faulthandler=job.faulthandler,
         choices=job.choices,
     )

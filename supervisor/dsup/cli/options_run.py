@@ -34,6 +34,13 @@ PROGRAM: Final = Section(
             "file).",
         ),
         option(
+            "--no-faulthandler",
+            "DSUP_NO_FAULTHANDLER",
+            is_flag=True,
+            help="A crash prints no Python stack; the kernel log then names the "
+            "library it happened in.",
+        ),
+        option(
             "--config",
             "DSUP_CONFIG",
             metavar="FILE",

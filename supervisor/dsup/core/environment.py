@@ -52,11 +52,13 @@ class Shared(NamedTuple):
         tmp_dir: TMPDIR of the attempt.
         inductor_cache: torch's compile cache without that TMPDIR.
         page_fd: number of the heartbeat page's descriptor in the rank.
+        notes_fd: number of the notes' socket in the rank.
         agent_pid: for the bootstrap.
         resume_from: newest valid checkpoint; empty if there is none.
         grace_s: from the first signal to SIGKILL, seconds.
         comm_timeout_s: time-out of collectives, seconds; None leaves torch's.
         error_files: whether ranks may write error.json.
+        faulthandler: a crash of Python prints where it was.
         choices: what the user chose.
     """
 
@@ -70,11 +72,13 @@ class Shared(NamedTuple):
     tmp_dir: str
     inductor_cache: str
     page_fd: int
+    notes_fd: int
     agent_pid: int
     resume_from: str
     grace_s: float
     comm_timeout_s: float | None
     error_files: bool
+    faulthandler: bool = True
     choices: Choices = Choices()
 
 
@@ -170,15 +174,21 @@ def _own(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
         contract.RUN_DIR: shared.run_dir,
         contract.ATTEMPT: str(shared.attempt),
         contract.HEARTBEAT: contract.format_heartbeat(shared.page_fd, rank),
+        contract.NOTES: contract.format_notes(shared.notes_fd),
         contract.RESUME_FROM: shared.resume_from,
         contract.GRACE_S: _seconds(shared.grace_s),
         contract.COMM_TIMEOUT_S: "" if timeout_s is None else _seconds(timeout_s),
-        contract.BOOTSTRAP: str(shared.agent_pid),
+        contract.BOOTSTRAP: _bootstrap(shared),
         "TMPDIR": shared.tmp_dir,
         "PYTHONPATH": f"{contract.BOOTSTRAP_DIR}:{path}"
         if path
         else contract.BOOTSTRAP_DIR,
     }
+
+
+def _bootstrap(shared: Shared) -> str:
+    wish = "" if shared.faulthandler else ":no-faulthandler"
+    return f"{shared.agent_pid}{wish}"
 
 
 def _seconds(value: float) -> str:

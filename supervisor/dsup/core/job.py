@@ -68,6 +68,7 @@ class Job(NamedTuple):
         output: what becomes of the ranks' output.
         choices: what the user chose of torchrun's variables.
         voice: how dsup's own lines read.
+        faulthandler: a crash of Python prints where it was.
         bindings: what is put before the command of each local rank; empty for nothing.
     """
 
@@ -92,6 +93,7 @@ class Job(NamedTuple):
     output: Output
     choices: Choices = Choices()
     voice: Voice = Voice()
+    faulthandler: bool = True
     bindings: tuple[tuple[str, ...], ...] = ()
 
 

@@ -8,6 +8,7 @@ import fcntl
 import os
 import resource
 import signal
+import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -18,10 +19,14 @@ from dsup.linux import proc, tree
 PAGE_FD: Final = 3
 """Where a rank finds the heartbeat page."""
 
+NOTES_FD: Final = 4
+"""Where a rank finds the socket that it tells of itself through."""
+
 _PIPE_BYTES: Final = 262_144
 _F_SETPIPE_SZ: Final = 1031
 _NAMES_MAX: Final = 8
 _STDERR: Final = 2
+_HIGH_FD: Final = 64
 _DESCRIPTORS: Final = 128
 # The scribe has the most: two pipes, two files, and the index of each.
 _DESCRIPTORS_A_RANK: Final = 6
@@ -44,6 +49,8 @@ class Rank(NamedTuple):
         pidfd: readable once the process has ended.
         out: read end of its stdout; -1 where it has dsup's own.
         err: read end of its stderr; -1 where it has dsup's own.
+        notes: what the rank tells of itself comes here, a datagram a note; whoever
+            takes the rank closes it.
     """
 
     rank: int
@@ -51,6 +58,7 @@ class Rank(NamedTuple):
     pidfd: int
     out: int
     err: int
+    notes: int
 
 
 class Start(NamedTuple):
@@ -214,28 +222,46 @@ def _start_here(number: int, start: Start, page_fd: int) -> Rank:
     one can be read, and set to raw, by whoever holds a descriptor of it, and Ctrl-C
     reaches the rank once, through dsup.
     """
-    pid = _spawn(start, [(os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD)])
-    return Rank(number, pid, os.pidfd_open(pid), -1, -1)
+    notes, notes_end = _socket_pair()
+    actions = [
+        (os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD),
+        (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD),
+    ]
+    pid = _spawn_with(start, actions, kept=(notes,), given=(notes_end,))
+    return Rank(number, pid, os.pidfd_open(pid), -1, -1, notes)
 
 
 def _start(number: int, start: Start, page_fd: int) -> Rank:
     out, out_end = _pipe()
     err, err_end = _pipe()
+    notes, notes_end = _socket_pair()
     actions = [
         (os.POSIX_SPAWN_DUP2, out_end, 1),
         (os.POSIX_SPAWN_DUP2, err_end, 2),
         (os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD),
+        (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD),
     ]
+    kept, given = (out, err, notes), (out_end, err_end, notes_end)
+    pid = _spawn_with(start, actions, kept, given)
+    return Rank(number, pid, os.pidfd_open(pid), out, err, notes)
+
+
+def _spawn_with(
+    start: Start,
+    actions: list[tuple[int, int, int]],
+    kept: Iterable[int],
+    given: Iterable[int],
+) -> int:
+    """Spawn; the ends given to the rank are closed here, the kept ones if it fails."""
     try:
-        pid = _spawn(start, actions)
+        return _spawn(start, actions)
     except (OSError, SpawnError):
-        os.close(out)
-        os.close(err)
+        for fd in kept:
+            os.close(fd)
         raise
     finally:
-        os.close(out_end)
-        os.close(err_end)
-    return Rank(number, pid, os.pidfd_open(pid), out, err)
+        for fd in given:
+            os.close(fd)
 
 
 def _spawn(start: Start, actions: list[tuple[int, int, int]]) -> int:
@@ -253,6 +279,15 @@ def _spawn(start: Start, actions: list[tuple[int, int, int]]) -> int:
         raise
     except (OSError, ValueError) as error:
         raise _refusal(start.argv[0], error) from None
+
+
+def _socket_pair() -> tuple[int, int]:
+    """Return our end and the rank's, above every number a rank could find them at."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ours.setblocking(False)
+    high = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
+    theirs.close()
+    return ours.detach(), high
 
 
 def _pipe() -> tuple[int, int]:

@@ -28,11 +28,13 @@ class View(NamedTuple):
         job: what was asked for.
         pids: pid of each rank of this attempt.
         resume_from: checkpoint of this attempt; empty for none.
+        steps: the last step of each rank that tells its steps.
     """
 
     job: Job
     pids: Mapping[int, int]
     resume_from: str
+    steps: Mapping[int, int] = {}
 
 
 def lines(before: State, event: ev.Event, after: State, view: View) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 dsup puts this directory first on PYTHONPATH and its agent's pid into DSUP_BOOTSTRAP.
 Then ``__main__``, argv, pickling and multiprocessing are what they are without dsup.
-Under ``-I``, ``-E`` or ``-S`` none of this happens, and nothing depends on it.
+What stays are a fault handler on stderr and hooks that tell the agent of an exception
+nobody caught, before they do what Python does. Under ``-I``, ``-E`` or ``-S`` none of
+this happens, and nothing depends on it.
 
 It runs in interpreters that dsup does not know: standard library only, any Python from
 3.8 on, and no import that costs anything.
@@ -49,8 +51,75 @@ def _die_with(agent: str) -> None:
         os._exit(128 + _SIGKILL)
 
 
-_remove_directory(os.path.dirname(os.path.abspath(__file__)))
-_die_with(os.environ.pop("DSUP_BOOTSTRAP", ""))
+def _arm_faulthandler() -> None:
+    """Have a crash print where Python was, on stderr."""
+    try:
+        import faulthandler
+
+        if not faulthandler.is_enabled():
+            faulthandler.enable(2)
+    except Exception:  # noqa: BLE001, S110
+        # An interpreter without it, or a closed stderr: the script must run all the
+        # same, it just says less when it crashes.
+        pass
+
+
+def _install_hooks() -> None:
+    """Have uncaught exceptions told to the agent first; then all is as ever.
+
+    The hooks are closures: the globals of ``__main__`` may be gone when they run. The
+    module that words the note is imported when there is something to tell.
+    """
+    import _thread
+
+    directory = os.path.dirname(os.path.abspath(__file__))
+    print_it = sys.excepthook
+    print_threads = _thread._excepthook  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def tell(kind, value, trace, thread):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        try:
+            import time
+
+            at_ns = time.monotonic_ns()
+            sys.path.insert(0, directory)
+            try:
+                import _dsup_notes
+            finally:
+                sys.path.remove(directory)
+            _dsup_notes.tell(kind, value, trace, thread, at_ns)
+        except BaseException:  # noqa: BLE001, S110
+            # Out of memory, out of stack, in the middle of the interpreter's end:
+            # nothing may keep the user's traceback from being printed.
+            pass
+
+    def excepthook(kind, value, trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        if kind is not KeyboardInterrupt:
+            tell(kind, value, trace, "")
+        print_it(kind, value, trace)
+
+    def thread_excepthook(args):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        if args.exc_type is not SystemExit:
+            name = args.thread.name if args.thread is not None else "?"
+            tell(args.exc_type, args.exc_value, args.exc_traceback, name)
+        print_threads(args)
+
+    sys.excepthook = excepthook
+    # threading takes its hook from here when it is imported; it may have been.
+    _thread._excepthook = thread_excepthook  # type: ignore[attr-defined]  # noqa: SLF001
+    if "threading" in sys.modules:
+        threading = sys.modules["threading"]
+        threading.excepthook = thread_excepthook
+        threading._excepthook = thread_excepthook  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+_directory = os.path.dirname(os.path.abspath(__file__))
+_remove_directory(_directory)
+_agent, _, _wish = os.environ.pop("DSUP_BOOTSTRAP", "").partition(":")
+_die_with(_agent)
+if _wish != "no-faulthandler":
+    _arm_faulthandler()
+if os.environ.get("DSUP_NOTES"):
+    _install_hooks()
 
 # The user's own sitecustomize, if any, takes this module's place. If there is none, or
 # it fails, the error goes to Python's site module as it would without dsup.
