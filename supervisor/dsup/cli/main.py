@@ -9,6 +9,7 @@ import sys
 import click
 
 from dsup.cli.completion import completion
+from dsup.cli.diagnose import diagnose
 from dsup.cli.launch import launch
 from dsup.core.errors import DsupError
 from dsup.core.exits import BUG, OK, WRONG_CALL, stop_code
@@ -51,6 +52,7 @@ def cli() -> None:
 
 
 cli.add_command(launch)
+cli.add_command(diagnose)
 cli.add_command(completion)
 
 

@@ -14,11 +14,18 @@ from dsup.cli.command import SectionedCommand
 from dsup.cli.main import cli
 from dsup.cli.option import Section
 
-_EXIT_STATUS: Final = (
+_LAUNCH_STATUS: Final = (
     "0 when every rank ended with 0; below 128 a failure that trying again would only "
     "repeat; from 128 on one that is worth another try. dsup launch --explain-policy "
     "prints the table."
 )
+_EXIT_STATUS: Final[Mapping[str, str]] = {
+    "dsup-diagnose": (
+        "0 when there was something to say, also of a run that went well; 1 when the "
+        "directory holds no run that can be read; 2 when there is no such run."
+    ),
+}
+"""Of the pages whose command has codes of its own."""
 
 
 def pages() -> dict[str, str]:
@@ -50,7 +57,7 @@ def _page(context: click.Context, see_also: list[str]) -> str:
         *_commands(command),
         *_examples(command.epilog or ""),
         ".SH EXIT STATUS",
-        _text(_EXIT_STATUS),
+        _text(_EXIT_STATUS.get(name, _LAUNCH_STATUS)),
         ".SH SEE ALSO",
         _text(", ".join(see_also)),
     ]

@@ -1,0 +1,128 @@
+"""Which run directory is meant: the newest, one by name, or one by path."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from dsup.cli.run_dir import _defaults
+from dsup.cli.run_files import read_file
+from dsup.core.errors import SpecError
+from dsup.edges.scribe.retention import NAME
+from dsup_runtime import contract
+
+_NAMED_MAX: Final = 5
+_IDS_MAX: Final = 500
+"""So many runs are looked into for a run id that is not in their name."""
+
+_RUN_FILE_BYTES: Final = 1 << 22
+
+
+class Run(NamedTuple):
+    """A run directory; of two runs, the newer one is the greater.
+
+    Attributes:
+        second: when it began, as its name begins.
+        written_s: when its journal was last written, for those of one second.
+    """
+
+    second: str
+    written_s: float
+    name: str
+    parent: str
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return os.path.join(self.parent, self.name)
+
+
+def find_run(asked: str, environment: Mapping[str, str]) -> str:
+    """Return the directory of the run that is meant.
+
+    Args:
+        asked: a directory, a run id, or a part of a run's name; empty for the newest.
+        environment: names the places where runs are kept.
+
+    Raises:
+        SpecError: there is none, or more than one.
+    """
+    if "/" in asked or os.path.isdir(asked):
+        return _by_path(asked)
+    places = list(_places(environment))
+    runs = sorted((run for place in places for run in _runs(place)), reverse=True)
+    where = ", ".join(places) or "any default place"
+    if not runs:
+        raise SpecError(
+            f"cannot find a run, because none is kept in {where} (give its directory)"
+        )
+    return _by_name(asked, runs, where).path if asked else runs[0].path
+
+
+def _by_path(path: str) -> str:
+    """Return a directory, or the newest run in it."""
+    if not os.path.exists(path):
+        raise SpecError(
+            f"cannot find a run in {path}, because there is no such directory (without "
+            "an argument dsup diagnose takes the newest run)"
+        )
+    inside = sorted(_runs(path), reverse=True)
+    own = os.path.exists(os.path.join(path, contract.JOURNAL_FILE))
+    return inside[0].path if inside and not own else os.path.abspath(path)
+
+
+def _by_name(asked: str, runs: list[Run], where: str) -> Run:
+    named = [run for run in runs if asked in run.name]
+    exact = [run for run in named if asked in (run.name, run.name.rpartition("_")[0])]
+    # Launched again and again under one id of its owner's, the newest is meant.
+    found = exact[:1] or named or [r for r in runs[:_IDS_MAX] if _id(r) == asked][:1]
+    if not found:
+        raise SpecError(
+            f"cannot find run {asked}, because no run in {where} has that in its name "
+            f"or as its id (the newest is {runs[0].name})"
+        )
+    if len(found) > 1:
+        names = ", ".join(run.name for run in found[:_NAMED_MAX])
+        more = ", …" if len(found) > _NAMED_MAX else ""
+        raise SpecError(
+            f"cannot tell which run {asked} is, because {len(found)} names have that "
+            f"in them: {names}{more} (give more of the name)"
+        )
+    return found[0]
+
+
+def _places(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the directories where runs of this user may be, each once."""
+    asked = environment.get("DSUP_RUNS_DIR") or environment.get("PET_LOG_DIR") or ""
+    known = dict.fromkeys([asked, *_defaults(environment)])
+    for place in filter(None, known):
+        try:
+            owner = os.stat(place).st_uid
+        except OSError:
+            continue
+        if place == asked or owner in (os.getuid(), 0):
+            yield place
+
+
+def _runs(parent: str) -> Iterator[Run]:
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return
+    for name in filter(NAME.fullmatch, names):
+        try:
+            found = os.lstat(os.path.join(parent, name, contract.JOURNAL_FILE))
+        except OSError:
+            continue
+        yield Run(name.partition("-")[0], found.st_mtime, name, parent)
+
+
+def _id(run: Run) -> object:
+    try:
+        path = os.path.join(run.path, contract.RUN_FILE)
+        known = json.loads(read_file(path, _RUN_FILE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return known.get("run_id") if isinstance(known, dict) else None

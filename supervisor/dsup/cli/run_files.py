@@ -1,0 +1,155 @@
+"""The files of a run directory, read by somebody who trusts none of them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from dsup.core.errors import DsupError
+from dsup.report.typed import a_dict, loads
+from dsup.report.verdict_file import FILE_MAX_BYTES, VERDICT_FILE, Kept, decode
+from dsup_runtime import contract
+
+JOURNAL_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Of a longer journal its end is read: it tells how the run ended."""
+
+_RUN_FILE_MAX_BYTES: Final = 4 * 1024 * 1024
+_ATTEMPTS_MAX: Final = 1000
+_SAFE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class UnreadableRunError(DsupError):
+    """A directory is no run's, or cannot be read."""
+
+    exit_code = 1
+
+
+class RunFiles(NamedTuple):
+    """What a run directory holds.
+
+    Attributes:
+        path: where it is.
+        known: run.json; empty if it cannot be read.
+        lines: the journal.
+        written_s: when the journal was last written, CLOCK_REALTIME, seconds.
+        verdicts: the verdict of each attempt that has a readable one.
+        odd: names of verdicts that cannot be read.
+        alive: a scribe holds the journal; None where that cannot be found out.
+    """
+
+    path: str
+    known: dict[str, object]
+    lines: list[str]
+    written_s: float
+    verdicts: dict[int, Kept]
+    odd: tuple[str, ...]
+    alive: bool | None
+
+
+def read_run(path: str) -> RunFiles:
+    """Return what a run directory holds.
+
+    Raises:
+        UnreadableRunError: it holds no journal that can be read.
+    """
+    name = contract.JOURNAL_FILE
+    try:
+        with _Opened(os.path.join(path, name)) as fd:
+            alive = _is_claimed(fd)  # first: what is written until then, is read
+            lines = _lines(fd)
+            written_s = os.fstat(fd).st_mtime
+    except FileNotFoundError:
+        raise UnreadableRunError(
+            f"cannot diagnose {path}, because it holds no {name}: it is no run "
+            "directory of dsup's (give the directory of one run)"
+        ) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UnreadableRunError(
+            f"cannot diagnose {path}, because its {name} cannot be read: {reason}"
+        ) from None
+    verdicts, odd = _verdicts(path)
+    return RunFiles(path, _known(path), lines, written_s, verdicts, odd, alive)
+
+
+def read_file(path: str, most: int) -> bytes:
+    """Return a regular file's first bytes.
+
+    Raises:
+        OSError: it cannot be read, or is a link, a FIFO or a device.
+    """
+    with _Opened(path) as fd:
+        return os.pread(fd, most, 0)
+
+
+class _Opened:
+    """A regular file as a descriptor, for the length of a ``with``."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, _SAFE)
+
+    def __enter__(self) -> int:
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            self.__exit__()
+            raise OSError(0, "not a regular file")
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def _is_claimed(journal_fd: int) -> bool | None:
+    """Return whether a scribe holds the journal; None where no lock can tell."""
+    try:
+        fcntl.flock(journal_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    fcntl.flock(journal_fd, fcntl.LOCK_UN)
+    return False
+
+
+def _lines(fd: int) -> list[str]:
+    size = os.fstat(fd).st_size
+    start = max(0, size - JOURNAL_MAX_BYTES)
+    raw = os.pread(fd, JOURNAL_MAX_BYTES, start)
+    whole = raw[raw.find(b"\n") + 1 :] if start else raw
+    return whole.decode(errors="replace").split("\n")
+
+
+def _known(path: str) -> dict[str, object]:
+    try:
+        file = os.path.join(path, contract.RUN_FILE)
+        return a_dict(loads(read_file(file, _RUN_FILE_MAX_BYTES)))
+    except (OSError, ValueError):
+        return {}
+
+
+def _verdicts(path: str) -> tuple[dict[int, Kept], tuple[str, ...]]:
+    kept, odd = {}, []
+    for number in _attempts(path):
+        name = f"{contract.attempt_dir('', number)}/{VERDICT_FILE}"
+        try:
+            raw = read_file(os.path.join(path, name), FILE_MAX_BYTES + 1)
+            found = decode(raw)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            odd.append(name)
+            continue
+        if found.verdict.attempt == number:
+            kept[number] = found
+        else:
+            odd.append(name)
+    return kept, tuple(odd)
+
+
+def _attempts(path: str) -> Iterator[int]:
+    for number in range(_ATTEMPTS_MAX):
+        if not os.path.isdir(contract.attempt_dir(path, number)):
+            return
+        yield number

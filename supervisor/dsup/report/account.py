@@ -1,0 +1,275 @@
+"""What a journal tells of a run that may have ended in any way. Pure.
+
+A journal is read as it is found: its last line may be cut, some may be garbage, and
+the agent may have been killed between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, assert_never
+
+from dsup.core import commands as cmd
+from dsup.core import events as ev
+from dsup.core import journal
+from dsup.core.errors import JournalError
+from dsup.core.exits import signal_name, stop_code
+from dsup.report.sentences import clock
+
+_STEP: Final = '"event":"progressed"'
+"""There may be one a step; only the last one is of interest."""
+
+
+class Life(NamedTuple):
+    """One attempt.
+
+    Attributes:
+        pids: of each rank that was started.
+        ends: of ranks, in the order in which they were seen.
+        asked: ranks that dsup told to end; all, once it killed what was left.
+        own: ends that dsup had not asked for.
+        cannot: what could not be done; None for nothing.
+        judged: the judge's last answer; None for none.
+        plan: what was agreed after it failed; None where nothing was.
+    """
+
+    pids: dict[int, int]
+    ends: list[ev.RankExited]
+    asked: set[int]
+    own: list[ev.RankExited]
+    cannot: ev.Cannot | None = None
+    judged: ev.Judged | None = None
+    plan: ev.PlanAgreed | None = None
+
+
+def new_life() -> Life:
+    """Return an attempt of which nothing is known."""
+    return Life({}, [], set(), [])
+
+
+class Account(NamedTuple):
+    """A run.
+
+    Attributes:
+        lives: of each attempt, from 0.
+        signals: those that the agent got, in order.
+        guard_lost: the guard was killed.
+        end: the agent's last command; None where it never came to that.
+        last: the last event; None for none.
+        world_size: how many ranks it has; 0 where nothing tells.
+        unread: how many lines say nothing.
+    """
+
+    lives: dict[int, Life]
+    signals: list[int]
+    guard_lost: bool
+    end: cmd.Exit | None
+    last: ev.Event | None
+    world_size: int
+    unread: int
+
+    @property
+    def attempt(self) -> int:
+        """The last attempt."""
+        return max(self.lives, default=0)
+
+    @property
+    def gone(self) -> bool:
+        """Whether guard or agent were killed, if nobody holds the journal."""
+        return self.end is None or self.guard_lost
+
+
+def account(lines: Iterable[str]) -> Account:
+    """Return what a journal tells.
+
+    Raises:
+        JournalError: not one of its lines can be read.
+    """
+    told = _Reader()
+    for line in filter(None, lines):
+        told.read(line)
+    told.finish()
+    return Account(
+        lives=told.lives,
+        signals=told.signals,
+        guard_lost=told.guard_lost,
+        end=told.end,
+        last=told.last,
+        world_size=told.world_size,
+        unread=told.unread,
+    )
+
+
+def failed(told: Account, kept: Iterable[int]) -> list[int]:
+    """Return which attempts failed, in order.
+
+    Args:
+        told: what the journal tells.
+        kept: attempts that have a verdict.
+    """
+    found = {number for number, life in told.lives.items() if life.plan or life.cannot}
+    end = told.end
+    if end is not None and end.code != 0 and not told.gone and stopped_by(told) is None:
+        found.add(told.attempt)
+    return sorted(found | set(kept))
+
+
+def stopped_by(told: Account) -> int | None:
+    """Return the signal that stopped a run; None where none did."""
+    last = told.lives.get(told.attempt)
+    given_up = last and last.plan and last.plan.restart_at_s is None
+    if told.end is None or given_up:
+        return None
+    code = told.end.code
+    return next((s for s in told.signals if stop_code(s) == code), None)
+
+
+def outcome(told: Account, alive: bool | None) -> str:
+    """Return what became of a run.
+
+    Args:
+        told: what the journal tells.
+        alive: somebody writes it; None where nobody can tell.
+    """
+    number = told.attempt
+    if told.end is None and alive:
+        return f"the run goes on, in attempt {number}"
+    if told.guard_lost:
+        return "the guard was killed, and the agent ended every rank"
+    if told.end is None:
+        unsure = "" if alive is False else ", if it does not still run elsewhere"
+        return f"the agent was killed in attempt {number}{unsure}"
+    code = told.end.code
+    if code == 0:
+        again = f" in attempt {number}" if number else ""
+        return f"the run finished{again}: every rank ended with 0"
+    signum = stopped_by(told)
+    if signum is not None:
+        return f"the run was stopped by {signal_name(signum)}, exit code {code}"
+    plan = told.lives[number].plan if number in told.lives else None
+    why = f": {plan.reason}" if plan and plan.restart_at_s is None else ""
+    return f"the run was given up with exit code {code}{why}"
+
+
+def sequel(told: Account, number: int, offset_s: float, alive: bool | None) -> str:
+    """Return what followed a failed attempt, for its panel's ``next``.
+
+    Args:
+        told: what the journal tells.
+        number: the attempt.
+        offset_s: CLOCK_REALTIME minus the agent's clock, seconds.
+        alive: as for ``outcome``.
+    """
+    life = told.lives.get(number)
+    if number < told.attempt and life and life.plan and life.plan.restart_at_s:
+        at = clock(life.plan.restart_at_s, offset_s)
+        return f"attempt {number + 1} was started at {at} UTC: {life.plan.reason}"
+    return outcome(told, alive)
+
+
+class _Reader:
+    """Folds the lines of a journal."""
+
+    def __init__(self) -> None:
+        self.lives: dict[int, Life] = {}
+        self.signals: list[int] = []
+        self.guard_lost = False
+        self.end: cmd.Exit | None = None
+        self.last: ev.Event | None = None
+        self.world_size = 0
+        self.unread = 0
+        self._step = ""
+        self._why: JournalError | None = None
+        self._known = 0
+
+    def read(self, line: str) -> None:
+        """Take one line in."""
+        if _STEP in line[:80]:
+            self._step = line
+            return
+        try:
+            if not self._known and not self.unread:
+                self.world_size = journal.decode_header(line).world_size
+            else:
+                self._take(journal.decode(line))
+            self._known += 1
+        except JournalError as error:
+            self.unread += 1
+            self._why = self._why or error
+
+    def finish(self) -> None:
+        """Look at the last step, too.
+
+        Raises:
+            JournalError: no line could be read.
+        """
+        try:
+            step = journal.decode(self._step).event if self._step else None
+        except JournalError:
+            step = None
+        if step and (self.last is None or step.at_s > self.last.at_s):
+            self.last = step
+        if not self._known and not step:
+            raise self._why or JournalError(
+                "cannot read the journal, because it is empty"
+            )
+
+    def _take(self, entry: journal.Entry) -> None:
+        if entry.command is not None:
+            self._on_command(entry.command)
+        if entry.event is not None:
+            self.last = entry.event
+            self._on_event(entry.event)
+
+    def _on_command(self, command: cmd.Command) -> None:
+        match command:
+            case cmd.Exit():
+                self.end = command
+            case cmd.Prepare():
+                self._life(command.attempt)
+            case cmd.SignalRanks():
+                self._life(command.attempt).asked.update(command.ranks)
+            case cmd.KillAll():
+                life = self._life(command.attempt)
+                life.asked.update(life.pids)
+            case _:
+                return
+
+    def _on_event(self, event: ev.Event) -> None:
+        match event:
+            case ev.RankStarted():
+                self._life(event.attempt).pids[event.rank] = event.pid
+            case ev.RankExited():
+                _end(self._life(event.attempt), event)
+            case ev.Cannot() | ev.Judged() | ev.PlanAgreed():
+                number = event.attempt
+                self.lives[number] = _after(self._life(number), event)
+            case ev.Signalled():
+                self.signals.append(event.signum)
+            case ev.GuardLost():
+                self.guard_lost = True
+            case _:
+                return
+
+    def _life(self, number: int) -> Life:
+        return self.lives.setdefault(number, new_life())
+
+
+def _end(life: Life, event: ev.RankExited) -> None:
+    """Take an end in; a rank that was dying before dsup's signal ended by itself."""
+    dying = any(event.rank in end.dying for end in life.ends)
+    if event.rank not in life.asked or dying:
+        life.own.append(event)
+    life.ends.append(event)
+
+
+def _after(life: Life, event: ev.Cannot | ev.Judged | ev.PlanAgreed) -> Life:
+    match event:
+        case ev.Cannot():
+            return life._replace(cannot=event)
+        case ev.PlanAgreed():
+            return life._replace(plan=event)
+        case ev.Judged():
+            return life._replace(judged=event) if event.cause else life
+        case _:
+            assert_never(event)
