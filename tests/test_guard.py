@@ -174,6 +174,20 @@ def test_a_lost_agent_takes_everything_with_it(guarded, end, code, how):
     )
 
 
+def test_a_watchdog_that_gave_up_takes_everything_with_it(guarded):
+    """A service manager's SIGABRT means that the agent hangs: all is killed."""
+    guard = guarded(BRANCHES + "    os.kill(os.getpid(), signal.SIGSTOP)")
+    assert guard.line() == "ready"
+
+    guard.process.send_signal(signal.SIGABRT)
+
+    assert guard.process.wait(10) == 134
+    assert guard.rest() == "over\n"
+    assert guard.process.stderr.read().startswith(
+        "dsup: SIGABRT: the watchdog missed the agent's signs of life, "
+    )
+
+
 def test_the_killed_are_counted_once_each(guarded):
     """The number is that of processes, not of attempts to kill them."""
     guard = guarded(

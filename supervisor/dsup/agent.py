@@ -28,6 +28,7 @@ from dsup.core.state import NEVER, Stage, State
 from dsup.edges import group
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
+from dsup.edges.service import Service
 from dsup.linux import signals, tree
 from dsup.inquiry import Inquiry
 from dsup.linux.guardian import Guardian
@@ -86,6 +87,7 @@ class Agent:
         )
         self._recorder.on_directories = self._attempt.on_directories
         self._recorder.on_tails = self._inquiry.on_tails
+        self._service = Service(job.environment)
         self._helpers_told = False
         self._exit_code: int | None = None
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -129,6 +131,7 @@ class Agent:
                 self._aides.deadline(),
                 self._recorder.deadline(),
                 self._inquiry.deadline(),
+                self._service.due_s,
                 now_s + looks,
             )
         )
@@ -145,7 +148,10 @@ class Agent:
             self._answer()
         tree.reap_adopted(self._owned)
         self._inquiry.file.look(now_s)
-        self._recorder.show_status(self._state, self._attempt.step())
+        self._service.beat(now_s)
+        text = self._recorder.show_status(self._state, self._attempt.step())
+        if text is not None:
+            self._service.status(text.removeprefix("dsup: "))
         self._recorder.on_tick()
 
     @property
@@ -203,6 +209,7 @@ class Agent:
                 self._agree(command)
             case cmd.Exit():
                 self._exit_code = command.code
+                self._service.stopping()
                 self._publisher.seal(self._state.attempt, command.code, command.origin)
             case _:
                 assert_never(command)
@@ -231,6 +238,7 @@ class Agent:
             self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
         self._recorder.start(number, () if self._job.output.inherit else started)
         self._inquiry.file.started()
+        self._service.ready()
         self._be_quick()
 
     def _start_ranks(self) -> Iterator[group.Rank]:

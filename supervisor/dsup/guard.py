@@ -15,7 +15,13 @@ import time
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from dsup.core.exits import BUG, CANNOT_EXECUTE, WRONG_CALL, signal_name
+from dsup.core.exits import (
+    BUG,
+    CANNOT_EXECUTE,
+    WRONG_CALL,
+    signal_name,
+    stop_code,
+)
 from dsup.edges import preparation
 from dsup.linux import console, libc, proc, signals, tree
 from dsup.linux.guardian import Guardian, Will
@@ -45,7 +51,7 @@ def guard(agent: Callable[[Guardian], int]) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     libc.become_subreaper()
     watched = signals.watched()
-    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*watched, signal.SIGABRT})
     will = Will()
     guard_pid = os.getpid()
     agent_pid = os.fork()
@@ -68,6 +74,7 @@ def _be_the_agent(
 ) -> NoReturn:
     code = BUG
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGABRT})
         libc.become_subreaper()
         pidfd = _pidfd(guard_pid)
         if pidfd is None:
@@ -91,7 +98,9 @@ def _pidfd(pid: int) -> int | None:
 
 def _watch(agent_pid: int, watched: set[signal.Signals], will: Will) -> int:
     while True:
-        info = signal.sigwaitinfo(watched)
+        info = signal.sigwaitinfo({*watched, signal.SIGABRT})
+        if info.si_signo == signal.SIGABRT:
+            return _give_up_on_the_agent(will)
         if info.si_signo != signal.SIGCHLD:
             os.kill(agent_pid, info.si_signo)
             continue
@@ -125,6 +134,16 @@ def _after(code: int, will: Will) -> int:
     )
     console.say(f"dsup: the agent ended by {how}; {rest} (the guard killed {killed})")
     return 128 - code if code < 0 else code
+
+
+def _give_up_on_the_agent(will: Will) -> int:
+    """A service manager's watchdog has not heard of the agent for too long."""
+    killed = _clean_up(will)
+    console.say(
+        "dsup: SIGABRT: the watchdog missed the agent's signs of life, so the guard "
+        f"killed all of the run ({killed} processes)"
+    )
+    return stop_code(signal.SIGABRT)
 
 
 def _clean_up(will: Will) -> int:

@@ -91,7 +91,7 @@ class Publisher:
             self._desk.say(panel.one_line(verdict, following), "failure")
             return
         setting = panel.Setting(
-            run=os.path.basename(job.run_dir),
+            run=os.path.basename(job.run_dir) if job.private else job.run_dir,
             node=os.uname().nodename,
             pids=view.pids,
             offset_s=_offset_s(),

@@ -20,6 +20,7 @@ from dsup.core.printable import printable
 from dsup.core.state import NEVER, State
 from dsup.edges.group import Rank
 from dsup.edges.loop import Loop
+from dsup.linux import proc
 from dsup.linux.console import say as say_now
 from dsup.linux.guardian import Will
 from dsup.report import console, voice
@@ -107,17 +108,20 @@ class Recorder:
         """Print a line of dsup's own that the quiet are to see, too."""
         self.say(text, "warning")
 
-    def show_status(self, state: State, step: int | None) -> None:
+    def show_status(self, state: State, step: int | None) -> str | None:
         """Have a terminal's status line tell how it stands, at most once a second.
 
         Args:
             state: how it stands.
             step: the last step that all ranks finished; None if they do not tell.
+
+        Returns:
+            What is new; None where nothing is.
         """
-        if self._scribe and self._job.output.status:
-            text = self._status.news(state, step, time.monotonic())
-            if text is not None:
-                self._scribe.status(text)
+        text = self._status.news(state, step, time.monotonic())
+        if text is not None and self._scribe and self._job.output.status:
+            self._scribe.status(text)
+        return text
 
     def say_deaf(self, ranks: list[int], signum: int) -> None:
         """Say to which ranks a signal was not passed on."""
@@ -232,9 +236,11 @@ class Recorder:
         from dsup.report.run_file import run_file
 
         scribe.journal(journal.header(self._job.spec))
+        boot_id = proc.read_text("/proc/sys/kernel/random/boot_id").strip()
+        clocks = time.time_ns(), time.monotonic_ns()
         fd = os.memfd_create("run.json", os.MFD_CLOEXEC)
         try:
-            os.write(fd, run_file(self._job, time.time_ns(), time.monotonic_ns()))
+            os.write(fd, run_file(self._job, boot_id, *clocks))
             scribe.save(contract.RUN_FILE, fd)
         except OSError:
             self.warn("cannot keep run.json, because no descriptor is left")

@@ -16,7 +16,7 @@ SECRETS = {
 
 def test_the_file_says_what_was_asked_for_and_from_where(job):
     """Arguments, options with their origin, and paired clocks are kept."""
-    found = json.loads(run_file(job, wall_ns=5, monotonic_ns=7))
+    found = json.loads(run_file(job, "b1", wall_ns=5, monotonic_ns=7))
 
     assert found["schema"] == "dsup.run/1"
     assert found["run_id"] == "r1"
@@ -29,7 +29,7 @@ def test_the_file_says_what_was_asked_for_and_from_where(job):
 
 def test_secrets_are_masked(job):
     """Values of variables that are called secrets are nowhere in the file."""
-    written = run_file(job._replace(environment=SECRETS | {"HOME": "/root"}), 0, 0)
+    written = run_file(job._replace(environment=SECRETS | {"HOME": "/root"}), "", 0, 0)
 
     assert json.loads(written)["environment"] == {
         **dict.fromkeys(SECRETS, "***"),
@@ -46,6 +46,6 @@ def test_what_is_no_secret_is_kept(name):
 
 def test_bytes_that_are_no_text_do_not_lose_the_file(job):
     """An environment that is not UTF-8 is written all the same."""
-    written = run_file(job._replace(environment={"BAD": "a\udcffb"}), 0, 0)
+    written = run_file(job._replace(environment={"BAD": "a\udcffb"}), "", 0, 0)
 
     assert json.loads(written)["environment"] == {"BAD": "a\udcffb"}

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from dsup.core.errors import DsupError
 from dsup.report.typed import a_dict, loads
-from dsup.report.verdict_file import FILE_MAX_BYTES, VERDICT_FILE, Kept, decode
+from dsup.report.verdict_file import FILE_MAX_BYTES, Kept, decode
 from dsup_runtime import contract
 
 JOURNAL_MAX_BYTES: Final = 32 * 1024 * 1024
@@ -132,7 +132,7 @@ def _known(path: str) -> dict[str, object]:
 def _verdicts(path: str) -> tuple[dict[int, Kept], tuple[str, ...]]:
     kept, odd = {}, []
     for number in _attempts(path):
-        name = f"{contract.attempt_dir('', number)}/{VERDICT_FILE}"
+        name = f"{contract.attempt_dir('', number)}/{contract.VERDICT_FILE}"
         try:
             raw = read_file(os.path.join(path, name), FILE_MAX_BYTES + 1)
             found = decode(raw)

@@ -11,11 +11,12 @@ from dsup.core.job import Job
 _SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
-def run_file(job: Job, wall_ns: int, monotonic_ns: int) -> bytes:
+def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
     """Return the content of run.json.
 
     Args:
         job: what was asked for.
+        boot_id: the kernel's name for the time since the node was booted.
         wall_ns: CLOCK_REALTIME, nanoseconds, paired with
         monotonic_ns: CLOCK_MONOTONIC, nanoseconds.
     """
@@ -35,6 +36,7 @@ def run_file(job: Job, wall_ns: int, monotonic_ns: int) -> bytes:
         "host": platform.node(),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "boot_id": boot_id,
         "clocks": {"realtime_ns": wall_ns, "monotonic_ns": monotonic_ns},
     }
     return json.dumps(fields, indent=1).encode(errors="surrogateescape") + b"\n"

@@ -23,7 +23,6 @@ from dsup.core.verdict import (
 )
 from dsup.report.typed import a_dict, a_list, build, loads
 
-VERDICT_FILE: Final = "verdict.json"
 WIRE_MAX_BYTES: Final = 65_535
 FILE_MAX_BYTES: Final = 4 * 1024 * 1024
 EVIDENCE_MAX: Final = 24
