@@ -27,7 +27,7 @@ def failed(running, events, job):
     for rank in (0, 2, 3):
         told.tell(events.exited(5.1, rank, -TERM))
     told.tell(events.group_empty(5.2)).tell(events.group_empty(5.2))
-    return told.tell(events.scanned(5.5))
+    return told.tell(events.judged(5.3)).tell(events.scanned(5.5))
 
 
 # The start
@@ -169,57 +169,55 @@ def test_a_restart_says_who_when_and_why(failed, events):
     """The pause is told as what is left of it."""
     failed.tell(events.agreed(5.6, 15.0, 0, "--max-restarts is not used up"))
 
-    assert failed.said == (
-        "attempt 0 failed, cause killed: it began with rank 1 (pid 4001), "
-        "which was killed by SIGKILL\n"
-        "restart 1 in 9 s: --max-restarts is not used up"
-    )
+    assert failed.said == "restart 1 in 9 s: --max-restarts is not used up"
+
+
+def test_a_restart_says_where_it_resumes_and_what_is_lost(running, events, job):
+    """Steps after the newest checkpoint are done again."""
+    told = running(job).tell(events.progressed(7)).tell(events.exited(5.0, 1, -KILL))
+    for rank in (0, 2, 3):
+        told.tell(events.exited(5.1, rank, -TERM))
+    told.tell(events.group_empty(5.2)).tell(events.group_empty(5.2))
+    told.tell(events.judged(5.3)).tell(events.scanned(5.5, step=5))
+    told.tell(events.agreed(5.6, 15.0, 0, "why"))
+
+    assert told.said == "restart 1 in 9 s, from step 5 (2 steps are done again): why"
 
 
 def test_a_restart_without_a_pause_is_now(failed, events):
     """A pause that is over is not counted in negative seconds."""
     failed.tell(events.agreed(5.6, 5.0, 0, "why"))
 
-    assert failed.said.endswith("\nrestart 1 now: why")
+    assert failed.said.endswith("restart 1 now: why")
 
 
-def test_giving_up_names_code_reason_and_log(failed, events):
-    """The last line says where the first rank's output is."""
+def test_giving_up_names_code_reason_and_run(failed, events):
+    """The last line says where everything of the run is."""
     failed.tell(events.agreed(5.6, None, 137, "--max-restarts is used up"))
 
     assert failed.said == (
-        "attempt 0 failed, cause killed: it began with rank 1 (pid 4001), "
-        "which was killed by SIGKILL\n"
-        "given up with exit code 137: --max-restarts is used up; "
-        "its output is in /runs/r1/attempt_0/1"
+        "given up with exit code 137: --max-restarts is used up; see /runs/r1"
     )
-
-
-def test_without_logs_nobody_is_sent_to_them(failed, events, job):
-    """With --log-dir /dev/null there is no file to look into."""
-    failed.job = job._replace(rank_logs=False)
-    failed.tell(events.agreed(5.6, None, 137, "why"))
-
-    assert failed.said.endswith("\ngiven up with exit code 137: why")
 
 
 def test_nodes_that_do_not_agree_are_told(failed, events):
     """A run that ends for want of an agreement says so."""
     failed.tell(events.tick(65.5))
 
-    assert "\ngiven up with exit code 195: the nodes did not agree" in failed.said
+    expected = "given up with exit code 195: the nodes did not agree"
+    assert failed.said.startswith(expected)
 
 
 def test_an_attempt_without_ranks_could_not_start(new_story, events, job):
     """Where no rank ran, none is named."""
     story = new_story(job).tell(events.launched)
     story.tell(events.cannot("spawn_error", 127, "cannot start it"))
-    story.tell(events.group_empty(2.0)).tell(events.scanned(2.1))
+    story.tell(events.group_empty(2.0)).tell(events.judged(2.1))
+    story.tell(events.scanned(2.1))
     story.tell(events.agreed(2.2, None, 127, "the program can not be started"))
 
     assert story.said == (
-        "attempt 0 failed, cause spawn_error\n"
-        "given up with exit code 127: the program can not be started"
+        "given up with exit code 127: the program can not be started; see /runs/r1"
     )
 
 

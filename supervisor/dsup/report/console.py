@@ -171,7 +171,7 @@ def _first_death(state: State, view: View) -> str:
         return said
     others = ranks(state.alive)
     if state.stage is Stage.SETTLING:
-        listen = f"{state.spec.settle_s:g} s"
+        listen = f"{state.deadline_s - death.at_s:.2g} s"
         return f"{said}; listening to {others} for up to {listen} before ending the run"
     return f"{said}; ending {others}"
 
