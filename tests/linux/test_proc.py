@@ -200,3 +200,76 @@ def test_descendants_come_parents_first_and_branches_can_be_left_out(shell):
 
     assert found.index(middle) < found.index(grandchild)
     assert set(found) - set(without) == {middle, grandchild}
+
+
+def test_a_process_is_told_from_a_later_one(shell):
+    """Start times grow, and one process has the same at every look."""
+    first = proc.stat(shell(":"))
+    second_pid = shell("sleep 0.02")
+    second = proc.stat(second_pid)
+
+    assert 0 < first.start <= second.start
+    assert proc.stat(second_pid).start == second.start
+
+
+def test_a_session_is_that_of_its_leader():
+    """Whoever leads a session passes its own pid on to its children."""
+    line = "sh -c 'echo $$; read end'"
+    with subprocess.Popen(
+        ["sh", "-c", f"{line}; exit"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        child = int(process.stdout.readline())
+
+        assert proc.stat(child).session == process.pid
+
+
+def test_where_a_sleeper_sleeps(shell):
+    """The kernel function is named; of what does not sleep there is none."""
+    pid = shell(":")
+    for _ in range(500):
+        if proc.wchan(pid):
+            break
+        select.select([], [], [], 0.01)
+
+    assert "pipe" in proc.wchan(pid)
+    assert proc.wchan(os.getpid()) == ""
+    assert proc.wchan(MISSING) == ""
+
+
+def test_thread_ids_are_those_of_all_threads(shell):
+    """Each thread has an id; a process without any more than the main one has one."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, args=(10,))
+    thread.start()
+    found = proc.thread_ids(os.getpid())
+    native = thread.native_id
+    end.set()
+    thread.join()
+    pid = shell(":")
+
+    assert {os.getpid(), native} <= set(found)
+    assert proc.thread_ids(pid) == [pid]
+    assert proc.thread_ids(MISSING) == []
+
+
+def test_main_children_are_those_of_the_main_thread(shell):
+    """A quick look sees what the main thread forked."""
+    pid = shell("sleep 600 & :")
+    found = proc.main_children(pid)
+    os.kill(found[0], signal.SIGKILL)
+
+    assert found == proc.children(pid)
+    assert proc.main_children(MISSING) == []
+
+
+@pytest.mark.root
+def test_another_pid_namespace_is_not_the_first():
+    """There pids are not those that the kernel prints."""
+    code = "from dsup.linux import proc; print(proc.in_initial_namespace())"
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    found = subprocess.run(inside, capture_output=True, check=True, text=True)
+
+    assert found.stdout == "False\n"
