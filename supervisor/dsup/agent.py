@@ -29,8 +29,8 @@ from dsup.edges import group
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
 from dsup.edges.service import Service
-from dsup.linux import signals, tree
 from dsup.inquiry import Inquiry
+from dsup.linux import signals, tree
 from dsup.linux.guardian import Guardian
 from dsup.publisher import Publisher
 from dsup.recorder import Recorder
@@ -179,7 +179,7 @@ class Agent:
             self._recorder.narrate(before, event, self._state, self._attempt.view())
         self._recorder.flush()
 
-    def _carry_out(self, command: cmd.Command) -> None:  # noqa: C901 (a case each)
+    def _carry_out(self, command: cmd.Command) -> None:  # noqa: C901, PLR0915
         match command:
             case cmd.Prepare():
                 self._attempt.prepare(command.attempt)
@@ -198,7 +198,7 @@ class Agent:
                 self._inquiry.file.before_signal(self._state.alive)
                 tree.kill(self._spared, owned=self._owned)
             case cmd.CloseAttempt():
-                self._inquiry.file.look_at(self._attempt.page)
+                self._inquiry.file.look_closely(self._attempt.page)
                 kept = self._state.succeeded and self._job.spec.keep_helpers
                 self._attempt.close(keep_tmp=kept)
             case cmd.Scan():
@@ -271,7 +271,7 @@ class Agent:
     def _judge(self, *, final: bool) -> None:
         met = self._state.cannot
         self._inquiry.file.obstacle = (met.cause, met.reason) if met else None
-        self._inquiry.file.look_at(self._attempt.page)
+        self._inquiry.file.look_closely(self._attempt.page)
         self._inquiry.judge(final=final)
 
     def _scan(self) -> None:

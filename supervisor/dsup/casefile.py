@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dsup.core import events as ev
 from dsup.edges import notes
-from dsup.edges.counters import Counters
 from dsup.edges.group import Rank
 from dsup.edges.kernel_log import KernelLog
-from dsup.edges.kin import Kin, host_pids
 from dsup.linux import proc
 
 if TYPE_CHECKING:
-    from dsup.attribution.timeline import End, Standing
+    from dsup.attribution.timeline import End
+    from dsup.edges.counters import Counters
     from dsup.edges.heartbeats import Page
+    from dsup.edges.kin import Kin
     from dsup.edges.loop import Loop
     from dsup.edges.scene import Scene
     from dsup.judging import Case
@@ -38,6 +38,7 @@ class CaseFile:
 
     Args:
         attempt: its number.
+        world_size: ranks of the run.
         loop: watches the notes.
         post: takes the events that come of them.
 
@@ -49,110 +50,120 @@ class CaseFile:
     """
 
     def __init__(
-        self, attempt: int, loop: Loop, post: Callable[[ev.Event], None]
+        self,
+        attempt: int,
+        world_size: int,
+        loop: Loop,
+        post: Callable[[ev.Event], None],
     ) -> None:
         self.attempt = attempt
         self.obstacle: tuple[str, str] | None = None
         self.tails = b""
         self.scene: Scene | None = None
         self.page = b""
+        self._world_size = world_size
         self._loop = loop
         self._post = post
         self._started_s = time.monotonic()
         self._ranks: dict[int, Rank] = {}
+        self._pids: dict[int, int] = {}
         self._notes: list[tuple[int, bytes]] = []
-        self._ends: list[End] = []
-        self._dying: tuple[int, ...] = ()
-        self._standing: list[Standing] = []
+        self._ends: list[ev.RankExited] = []
+        self._standing: list[tuple[int, int, str, str]] = []
         self._signalled: dict[int, float] = {}
         self._kernel = KernelLog()
-        self._counters = Counters()
-        self._kin = Kin()
+        self._counters: Counters | None = None
+        self._kin: Kin | None = None
 
     @property
     def by_signal(self) -> bool:
         """Whether a rank died of a signal before dsup sent one."""
         return any(
-            end.status < 0 and end.rank not in self._signalled for end in self._ends
+            event.status < 0 and event.rank not in self._signalled
+            for event in self._ends
         )
 
     def add(self, rank: Rank) -> None:
         """Take in a rank that was just started."""
         self._ranks[rank.rank] = rank
-        self._kin.add(rank.rank, rank.pid)
+        self._pids[rank.rank] = rank.pid
         self._loop.watch(rank.notes, partial(self._read_notes, rank))
 
     def started(self) -> None:
-        """Note how counters stand, now that every rank runs."""
-        self._counters.snapshot({r.rank: r.pid for r in self._ranks.values()})
+        """Note how counters stand and who descends from whom: every rank runs now."""
+        from dsup.edges.counters import Counters
+        from dsup.edges.kin import Kin
+
+        self._counters, self._kin = Counters(), Kin()
+        self._counters.snapshot(self._pids)
+        for rank, pid in self._pids.items():
+            self._kin.add(rank, pid)
 
     def look(self, now_s: float) -> None:
-        """Note who descends from whom, now and then."""
-        if now_s >= self._kin.due_s:
+        """Note who descends from whom, and lives in which cgroup, now and then."""
+        if self._kin and self._counters and now_s >= self._kin.due_s:
             self._kin.look(now_s)
+            self._counters.look()
 
     def before_reap(self, rank: Rank) -> None:
         """Look at a rank that has ended, before it is gone for good."""
         self._read_notes(rank)
-        self._counters.note_death(rank.rank, rank.pid)
+        if self._counters:
+            self._counters.note_death(rank.rank, rank.pid)
 
     def ended(self, event: ev.RankExited) -> None:
-        """Note a rank's end."""
-        from dsup.attribution.timeline import End
-
-        if event.status != 0 and not self._ends:
-            self._kin.look_closely()
-        self._dying += event.dying
-        pid = self._ranks[event.rank].pid
-        dying = event.rank in self._dying
-        fields = event.rank, pid, event.status, event.at_s, event.late_s, dying
-        self._ends.append(End(*fields))
+        """Note a rank's end; the others wait for their signal meanwhile."""
+        self._ends.append(event)
 
     def before_signal(self, ranks: Iterable[int]) -> None:
         """Look at ranks that dsup is about to signal for the first time."""
-        from dsup.attribution.timeline import Standing
-
         for number in ranks:
-            if number in self._signalled or number not in self._ranks:
+            if number in self._signalled or number not in self._pids:
                 continue
-            pid = self._ranks[number].pid
+            pid = self._pids[number]
             found = proc.stat(pid)
             state = found.state if found else ""
             wchan = proc.wchan(pid) if state == _ASLEEP else ""
-            self._standing.append(Standing(number, pid, state, wchan))
+            self._standing.append((number, pid, state, wchan))
             self._signalled[number] = time.monotonic()
 
-    def look_at(self, page: Page | None) -> None:
-        """Copy the heartbeat page, as long as there is one."""
+    def look_closely(self, page: Page | None) -> None:
+        """Look at what will be gone soon: helpers, and the heartbeat page if there is.
+
+        It takes some milliseconds, so the ranks have their signal already.
+        """
+        if self._kin:
+            self._kin.look_closely()
         if page is not None:
             self.page = page.copy()
 
     def case(self) -> Case:
         """Return everything that is known now."""
+        from dsup.attribution.timeline import Standing
         from dsup.judging import Case
 
         self._kernel.drain()
-        scene = self.scene
+        scene, counters, kin = self.scene, self._counters, self._kin
         return Case(
             attempt=self.attempt,
-            world_size=len(self._ranks),
+            world_size=self._world_size,
             node=os.uname().nodename,
             started_s=self._started_s,
             obstacle=self.obstacle,
-            ends=tuple(self._ends),
-            standing=tuple(self._standing),
+            ends=tuple(self._own_ends()),
+            standing=tuple(Standing(*found) for found in self._standing),
             signalled=dict(self._signalled),
             notes=tuple(self._notes),
             error_files=scene.error_files if scene else {},
             kernel_records=self._kernel.records,
             kernel_error=self._kernel.error,
             kernel_lost=self._kernel.lost,
-            kin=self._kin.pids(),
-            host_pids=host_pids(),
-            counters=tuple(self._counters.risen()),
-            counters_read=self._counters.readable,
-            pressure=self._counters.pressure(),
-            cgroups=self._counters.cgroups,
+            kin=kin.pids() if kin else {},
+            host_pids=proc.in_initial_namespace(),
+            counters=tuple(counters.risen()) if counters else (),
+            counters_read=counters.readable if counters else False,
+            pressure=counters.pressure() if counters else None,
+            cgroups=counters.cgroups if counters else {},
             spaces=scene.spaces if scene else (),
             tails=self.tails,
             page=self.page,
@@ -165,6 +176,14 @@ class CaseFile:
             os.close(rank.notes)
         self._ranks = {}
         self._kernel.close()
+
+    def _own_ends(self) -> Iterator[End]:
+        from dsup.attribution.timeline import End
+
+        dying = {rank for event in self._ends for rank in event.dying}
+        for event in self._ends:
+            pid, late = self._pids[event.rank], event.rank in dying
+            yield End(event.rank, pid, event.status, event.at_s, event.late_s, late)
 
     def _read_notes(self, rank: Rank) -> None:
         for raw in notes.read(rank.notes):

@@ -71,7 +71,7 @@ class Inquiry:
         self._desk = desk
         self._loop = loop
         self._post = post
-        self.file = CaseFile(0, loop, post)
+        self.file = self._open(0)
         self._tmp_dir = ""
         self._verdict: Verdict | None = None
         self._missing: set[str] = set()
@@ -90,11 +90,15 @@ class Inquiry:
             tmp_dir: its TMPDIR.
         """
         self.file.close()
-        self.file = CaseFile(attempt, self._loop, self._post)
+        self.file = self._open(attempt)
         self._tmp_dir = tmp_dir
         self._verdict = None
         self._missing, self._final, self._again = set(), False, False
         self._gather_by = self._late_at = NEVER
+
+    def _open(self, attempt: int) -> CaseFile:
+        size = self._job.spec.world_size
+        return CaseFile(attempt, size, self._loop, self._post)
 
     @property
     def busy(self) -> bool:
@@ -158,7 +162,7 @@ class Inquiry:
             "/dev/shm": _SHM,  # noqa: S108 (a name)
         }
         files = {
-            rank: f"{contract.rank_dir(job.run_dir, number, rank)}/{contract.ERROR_FILE}"
+            rank: _error_file(job.run_dir, number, rank)
             for rank in range(job.spec.world_size)
             if job.rank_logs
         }
@@ -195,7 +199,7 @@ class Inquiry:
         work = partial(judging.work, case)
         self._aides.start(work, time.monotonic() + JUDGE_S, done)
 
-    def _on_answer(self, case: Case, final: bool, answer: bytes) -> None:  # noqa: FBT001
+    def _on_answer(self, case: Case, final: bool, answer: bytes) -> None:
         self._working = False
         if case.attempt != self.file.attempt:
             return
@@ -209,6 +213,10 @@ class Inquiry:
         self._post(_judged(case.attempt, verdict, final=final))
         if self._again:
             self._ask()
+
+
+def _error_file(run_dir: str, attempt: int, rank: int) -> str:
+    return f"{contract.rank_dir(run_dir, attempt, rank)}/{contract.ERROR_FILE}"
 
 
 def _read(answer: bytes) -> Verdict | None:

@@ -112,7 +112,9 @@ def timeline(case: Case) -> Timeline:
 def without_judge(case: Case) -> Verdict:
     """Return what is left to say where the judge gave no answer: wait statuses."""
     told = tuple(
-        Evidence("status", f"rank {end.rank}: {_status(end.status)}", end.rank, end.at_s)
+        Evidence(
+            "status", f"rank {end.rank}: {_status(end.status)}", end.rank, end.at_s
+        )
         for end in case.ends
         if end.status != 0
     )
@@ -156,7 +158,9 @@ def _kernel_records(case: Case) -> tuple[list[kernel.Record], str]:
     """Return the kernel's records and what is missing of them."""
     if not case.kernel_error:
         parsed = map(kmsg.parse, case.kernel_records)
-        lost = f"{case.kernel_lost} records were overwritten" if case.kernel_lost else ""
+        lost = (
+            f"{case.kernel_lost} records were overwritten" if case.kernel_lost else ""
+        )
         return [record for record in parsed if record], lost
     since_us = int(case.started_s * 1e6)
     lines, error = kernel_log.from_journal(since_us, JOURNAL_S)

@@ -1,4 +1,4 @@
-"""Verdicts made public: the panel on the console, verdict.json, and what amends them."""
+"""Verdicts made public: the panel on the console, and verdict.json."""
 
 from __future__ import annotations
 

@@ -132,6 +132,7 @@ class Job:
         return self
 
     def __getitem__(self, name):
+        """Return one of its properties."""
         return self.system.show(self.unit, name)
 
     def until(self, **properties):

@@ -31,7 +31,7 @@ def setting(name):
 
 
 def test_the_unit_is_sound():
-    """systemd's own check finds nothing to complain about."""
+    """Systemd's own check finds nothing to complain about."""
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(UNIT)],
         capture_output=True,

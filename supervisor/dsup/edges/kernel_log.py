@@ -1,135 +1,259 @@
-"""The kernel log as raw records: read without blocking, kept in bounded memory.
+"""The kernel log as raw bytes: what came since an attempt began, newest kept.
 
-What they mean is the judge's business; the agent never parses them.
+Nothing is parsed here but sequence numbers. A record that may tell of a fault is kept
+longer than others: a driver's dump, or another tenant's noise, must not push it out.
 
 Source: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import select
+import signal
+import stat
+import time
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-PATH: Final = "/dev/kmsg"
-RECORD_MAX_BYTES: Final = 16_384
-"""A buffer that is too small loses the record; the kernel cuts at half of this."""
+from dsup.core.printable import printable
+from dsup.linux import libc
 
+PATH: Final = "/dev/kmsg"
 KEPT_MAX_BYTES: Final = 262_144
-_READS_MAX: Final = 20_000
-_JOURNAL_MAX_BYTES: Final = 1 << 20
-_TELLING: Final = (b"oom", b"Killed process", b"segfault", b"trap", b"fault", b"pids")
+
+_RECORD_MAX_BYTES: Final = 8192
+"""A read with less room than the record needs loses it."""
+
+_READS_MAX: Final = 32_768
+"""At most so many records a drain: some 50 ms."""
+
+_DEVICE: Final = os.makedev(1, 11)
+_TELLING: Final = (
+    b"oom",
+    b"Kill process",
+    b"Killed process",
+    b"killed as a result",
+    b"emory cgroup",
+    b"emory: usage",
+    b"segfault",
+    b"trap",
+    b"fault",
+    b"unhandled",
+    b"invalid opcode",
+    b"PID: ",
+    b"NVRM",
+    b"pids controller",
+)
+_JOURNAL: Final = ("-k", "-o", "json", "--no-pager", "--all", "--lines=4000")
+_JOURNAL_MAX_BYTES: Final = 4_194_304
+_PART_BYTES: Final = 65_536
+_COMPLAINT_MAX_BYTES: Final = 300
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class _Kept:
+    """Records with the order of their arrival, and their size in bytes."""
+
+    def __init__(self) -> None:
+        self.rows: deque[tuple[int, bytes]] = deque()
+        self.size = 0
+
+    def add(self, number: int, raw: bytes) -> None:
+        """Take one in."""
+        self.rows.append((number, raw))
+        self.size += len(raw)
+
+    def drop(self) -> None:
+        """Forget the oldest."""
+        self.size -= len(self.rows.popleft()[1])
 
 
 class KernelLog:
-    """What the kernel has written since this object was made.
+    """Records of the kernel log from now on.
 
     Args:
-        path: where its records are read.
+        path: where it is.
+        read: reads one record from a descriptor, as ``os.read`` does.
 
     Attributes:
+        fd: readable when there is a record; -1 where the log cannot be read.
         error: why it cannot be read; empty if it can.
-        lost: how many records were overwritten before they were read.
+        lost: how many records were overwritten before they were read, or were telling
+            and had to give way to newer ones.
     """
 
-    def __init__(self, path: str = PATH) -> None:
+    def __init__(
+        self, path: str = PATH, read: Callable[[int, int], bytes] = os.read
+    ) -> None:
+        self.fd = -1
         self.error = ""
         self.lost = 0
-        self._last_seq: int | None = None
-        self._kept: list[bytes] = []
-        self._fd = self._open(path)
+        self._path = path
+        self._read = read
+        self._next: int | None = None
+        self._telling = _Kept()
+        self._other = _Kept()
+        self._count = 0
+        try:
+            self.fd = _open(path)
+        except OSError as error:
+            self._give_up(error)
 
     @property
     def records(self) -> tuple[bytes, ...]:
         """Return the records that are kept, oldest first."""
-        return tuple(self._kept)
+        rows = sorted((*self._telling.rows, *self._other.rows))
+        return tuple(raw for _, raw in rows)
 
     def drain(self) -> None:
-        """Read what has come; never block."""
-        for _ in range(_READS_MAX if self._fd >= 0 else 0):
+        """Take in the records that are waiting; never block."""
+        for _ in range(_READS_MAX if self.fd >= 0 else 0):
             try:
-                record = os.read(self._fd, RECORD_MAX_BYTES)
+                raw = self._read(self.fd, _RECORD_MAX_BYTES)
             except BlockingIOError:
-                break
+                return
             except BrokenPipeError:
-                continue  # overwritten: the sequence numbers tell how many
-            except OSError:
-                continue  # one record that is longer than any should be
-            self._count(record)
-            self._kept.append(record)
-        self._trim()
+                # The next number shows how many are missing, if there was one before.
+                self.lost += self._next is None
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # that one has no room, and is gone
+                    self._give_up(error)
+                    return
+            else:
+                if not raw:
+                    return
+                self._keep(raw)
 
     def close(self) -> None:
-        """Read no more; what was read stays."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Stop reading; what was read stays."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
-    def _open(self, path: str) -> int:
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            fd = os.open(path, flags)
-            os.lseek(fd, 0, os.SEEK_END)
-        except OSError as error:
-            reason = (error.strerror or "").lower()
-            self.error = (
-                f"cannot read the kernel log, because {reason} (grant CAP_SYSLOG, or "
-                "set kernel.dmesg_restrict=0)"
-            )
-            return -1
-        return fd
+    def _give_up(self, error: OSError) -> None:
+        self.error = f"cannot read the kernel log, because {_reason(error, self._path)}"
+        self.close()
 
-    def _count(self, record: bytes) -> None:
-        word = record.split(b",", 2)[1:2]
-        if not word or not word[0].isdigit():
-            return
-        seq = int(word[0])
-        if self._last_seq is not None and seq > self._last_seq + 1:
-            self.lost += seq - self._last_seq - 1
-        self._last_seq = seq
-
-    def _trim(self) -> None:
-        """Forget the oldest records that tell nothing, then the oldest of all."""
-        size = sum(map(len, self._kept))
-        for keep_telling in (True, False):
-            if size <= KEPT_MAX_BYTES:
-                return
-            kept = []
-            for record in self._kept:
-                telling = keep_telling and any(word in record for word in _TELLING)
-                if size > KEPT_MAX_BYTES and not telling:
-                    size -= len(record)
-                else:
-                    kept.append(record)
-            self._kept = kept
+    def _keep(self, raw: bytes) -> None:
+        number = raw.split(b",", 2)[1:2]
+        if number and number[0].isdigit():
+            seq = int(number[0][:20])
+            self.lost += max(0, seq - self._next) if self._next is not None else 0
+            self._next = max(seq + 1, self._next or 0)
+        # Facility 0, the kernel's own, has one digit before the comma.
+        telling = raw[1:2] == b"," and any(word in raw for word in _TELLING)
+        self._count += 1
+        (self._telling if telling else self._other).add(self._count, raw)
+        while self._telling.size + self._other.size > KEPT_MAX_BYTES:
+            if self._other.rows:
+                self._other.drop()
+            else:
+                self._telling.drop()
+                self.lost += 1
 
 
-def from_journal(since_us: int, limit_s: float) -> tuple[list[str], str]:
-    """Return what journald has of the kernel's log; this may block until the limit.
+def from_journal(
+    since_us: int, limit_s: float, program: str = "journalctl"
+) -> tuple[list[str], str]:
+    """Return what journald knows of the kernel log; only an aide may wait for that.
 
     Args:
-        since_us: nothing that is older, microseconds since boot.
-        limit_s: give up after so long, seconds.
+        since_us: earlier records are left out; clock of the kernel log, microseconds.
+        limit_s: how long journald may take; what came until then is used.
+        program: what prints it, one JSON object a line.
 
     Returns:
-        Lines for ``kmsg.parse_journal``, and why there are none; empty if it was read.
+        Lines for ``kmsg.parse_journal``, oldest first, and why there is nothing to
+        read; that is empty where kernel records were found, be they all too old.
     """
-    import subprocess
-    import time
+    from dsup.facts.kmsg import parse_journal
 
-    since_s = time.time_ns() / 1e9 - (time.monotonic() - since_us / 1e6)
-    command = ["journalctl", "-k", "-q", "-o", "json", "--no-pager"]
+    told, complaint = _printed([program, *_JOURNAL], time.monotonic() + limit_s)
+    found = []
+    for line in told.decode(errors="replace").splitlines():
+        record = parse_journal(line)
+        if record:
+            found.append((line, record.at_us))
+    if not found:
+        why = complaint or "it has none (join the group systemd-journal)"
+        return [], f"cannot read kernel records from the journal, because {why}"
+    return [line for line, at_us in found if at_us is None or at_us >= since_us], ""
+
+
+def _open(path: str) -> int:
+    """Open the log at its end."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    fd = os.open(path, flags)
+    info = os.fstat(fd)
+    # Containers put /dev/null or /dev/console in its place: those say nothing.
+    if stat.S_ISCHR(info.st_mode) and info.st_rdev != _DEVICE:
+        os.close(fd)
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+    if stat.S_ISCHR(info.st_mode) or stat.S_ISREG(info.st_mode):
+        os.lseek(fd, 0, os.SEEK_END)
+    return fd
+
+
+def _reason(error: OSError, path: str) -> str:
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            wanted = "grant CAP_SYSLOG or set kernel.dmesg_restrict=0"
+            return f"permission was denied ({wanted})"
+        case errno.ENOENT:
+            return f"there is no {path} (give the host's to this container)"
+        case errno.ENODEV:
+            return f"{path} is another device (give the host's to this container)"
+        case _:
+            return f"{path} fails: {error.strerror} (see dmesg)"
+
+
+def _printed(command: list[str], deadline_s: float) -> tuple[bytes, str]:
+    """Return the end of what a program prints, and its complaint or one about it."""
+    import subprocess
+
+    told, to_told = os.pipe2(os.O_CLOEXEC)
+    complaint = os.memfd_create("dsup-journal", os.MFD_CLOEXEC)
     try:
-        done = subprocess.run(  # noqa: S603 (its words are ours)
-            [*command, "-n", "4000", f"--since=@{since_s:.6f}"],
+        process = subprocess.Popen(  # noqa: S603 (a constant; PATH says where it is)
+            command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=limit_s,
-            check=False,
+            stdout=to_told,
+            stderr=complaint,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 (an aide has no threads)
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return [], f"cannot read the journal, because {error}"
-    lines = done.stdout[-_JOURNAL_MAX_BYTES:].decode(errors="replace").splitlines()
-    if done.returncode != 0 or not lines:
-        return [], "the journal has no kernel log that may be read"
-    return lines, ""
+    except OSError as error:
+        os.close(to_told)
+        return b"", f"{command[0]} does not start: {error.strerror}"
+    else:
+        os.close(to_told)
+        end, whole = _end_of(told, deadline_s)
+        process.kill()
+        process.wait()
+        said = os.pread(complaint, _COMPLAINT_MAX_BYTES, 0).decode(errors="replace")
+        first = printable(said.partition("\n")[0])
+        return end, first if whole else f"{command[0]} took too long"
+    finally:
+        os.close(told)
+        os.close(complaint)
+
+
+def _end_of(fd: int, deadline_s: float) -> tuple[bytes, bool]:
+    """Return the last bytes before a deadline, and whether it was the end of all."""
+    told = bytearray()
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while poll.poll(max(0, deadline_s - time.monotonic()) * 1000):
+        part = os.read(fd, _PART_BYTES)
+        if not part:
+            return bytes(told), True
+        told += part
+        del told[:-_JOURNAL_MAX_BYTES]
+    return bytes(told), False
+
+
+def _die_with_parent() -> None:
+    """An aide that is given up is killed; nothing that it started may stay."""
+    libc.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What a worker's note, or its error.json, says: untrusted JSON as a typed fact. Pure."""
+"""What a worker's note or its error.json says: untrusted JSON as a typed fact."""
 
 from __future__ import annotations
 

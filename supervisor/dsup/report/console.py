@@ -15,7 +15,6 @@ from dsup.core.job import Job
 from dsup.core.output import Tone
 from dsup.core.printable import printable
 from dsup.core.state import Stage, State
-from dsup_runtime import contract
 
 STALL_WORTH_SAYING_S: Final = 5.0
 """A busy node makes the agent late by less than that; the journal keeps those."""

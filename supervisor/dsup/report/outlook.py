@@ -34,7 +34,8 @@ def outlook(state: State, offset_s: float, *, located: bool) -> str:
         return f"no restart, exit {plan.code}: {plan.reason}"
     clock = time.gmtime(plan.restart_at_s + offset_s)
     at = time.strftime("%H:%M:%S", clock)
-    return f"restart {_number(failure, state.spec.policy)} at {at} UTC, {_from(located)}"
+    number = _number(failure, state.spec.policy)
+    return f"restart {number} at {at} UTC, {_from(located)}"
 
 
 def _number(failure: Failure, policy: Policy) -> str:
@@ -43,5 +44,5 @@ def _number(failure: Failure, policy: Policy) -> str:
     return f"{failure.failed_attempts} of {budget}"
 
 
-def _from(located: bool) -> str:  # noqa: FBT001 (its only argument)
+def _from(located: bool) -> str:
     return "from the newest checkpoint" if located else "from the beginning"

@@ -8,7 +8,6 @@ import os
 import socket
 import stat
 
-
 _NOTE_MAX_BYTES = 65536
 _TEXT_MAX_CHARS = 8192
 _NAME_MAX_CHARS = 200
@@ -16,7 +15,7 @@ _CAUSES_MAX = 4
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "<frozen ")
 
 
-def tell(kind, value, trace, thread, at_ns):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def tell(kind, value, trace, thread, at_ns):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Tell the agent of an exception that nobody caught.
 
     Args:

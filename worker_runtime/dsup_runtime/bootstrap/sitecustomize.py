@@ -64,7 +64,7 @@ def _arm_faulthandler() -> None:
         pass
 
 
-def _install_hooks() -> None:
+def _install_hooks() -> None:  # noqa: PLR0915 (closures, for the reason below)
     """Have uncaught exceptions told to the agent first; then all is as ever.
 
     The hooks are closures: the globals of ``__main__`` may be gone when they run. The

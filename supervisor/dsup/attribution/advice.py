@@ -1,0 +1,87 @@
+"""What to do about each cause: a word for programs, a line for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dsup.core.verdict import Advice
+
+ADVICE: Final[dict[str, Advice]] = {
+    "python_exception": Advice("fix_script", "read the traceback and fix the script"),
+    "import_error": Advice(
+        "fix_environment", "check the interpreter and packages: dsup launch --dry-run"
+    ),
+    "config_error": Advice(
+        "fix_arguments", "fix the arguments or the configuration of the script"
+    ),
+    "checkpoint_error": Advice(
+        "move_checkpoint", "move the bad checkpoint aside, or fix the model to fit it"
+    ),
+    "cuda_oom": Advice(
+        "use_less_gpu_memory",
+        "use a smaller batch, more sharding or activation checkpointing",
+    ),
+    "device_assert": Advice(
+        "find_index", "look for an index out of range: CUDA_LAUNCH_BLOCKING=1 names it"
+    ),
+    "collective_mismatch": Advice(
+        "fix_script", "look for a branch around a collective that only some ranks take"
+    ),
+    "early_exit": Advice(
+        "fix_script", "make every rank run the same number of steps; rank 0 leaves last"
+    ),
+    "numeric_divergence": Advice(
+        "inspect_data", "inspect the data of the last steps; lower the learning rate"
+    ),
+    "disk_full": Advice(
+        "free_space", "free space where checkpoints and the run directory are"
+    ),
+    "spawn_error": Advice("fix_program", "check the program's path and permissions"),
+    "host_oom": Advice(
+        "use_less_memory",
+        "find what grows in memory; fewer DataLoader workers, or a higher limit",
+    ),
+    "segfault": Advice(
+        "inspect_stack", "read the stacks in the rank's log; suspect native extensions"
+    ),
+    "sigbus": Advice(
+        "check_shm", "check df /dev/shm and the data set's storage; raise the shm size"
+    ),
+    "abort": Advice("inspect_log", "read why the library gave up in the rank's log"),
+    "killed": Advice(
+        "find_sender",
+        "find who sent the signal: a user-space OOM killer, a clean-up job",
+    ),
+    "cuda_error": Advice(
+        "check_gpu",
+        "look for an Xid in the kernel log; CUDA_LAUNCH_BLOCKING=1 names it",
+    ),
+    "gpu_hardware": Advice("drain_node", "drain the node and have the GPU checked"),
+    "dataloader_worker": Advice(
+        "inspect_loader",
+        "check memory limits, /dev/shm and the decoder of the worker's data",
+    ),
+    "pids_limit": Advice(
+        "use_fewer_threads", "use fewer workers and threads, or raise pids.max"
+    ),
+    "hang": Advice("find_wait", "look at what the named rank waited for or still did"),
+    "nccl_network": Advice(
+        "check_network", "check links, switches and firewalls between the ranks"
+    ),
+    "storage_io": Advice("check_storage", "check the mount and its servers"),
+    "port_in_use": Advice(
+        "free_port", "leave --master-port out: every attempt gets a fresh port then"
+    ),
+    "store_lost": Advice(
+        "keep_store", "let rank 0 leave last, or start with --store agent"
+    ),
+    "unkillable": Advice(
+        "reboot_node", "find what it waits for; the node may need a boot"
+    ),
+}
+"""Causes without an entry leave nothing to do, or nothing that dsup knows of."""
+
+
+def advice_for(cause: str) -> Advice | None:
+    """Return what to do about a cause; None where nothing better than logs is known."""
+    return ADVICE.get(cause)

@@ -1,0 +1,106 @@
+"""The rule about ranks that called different collectives."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final, NamedTuple
+
+from dsup.attribution import proof
+from dsup.attribution.accounts import accounts, leaders
+from dsup.attribution.timeline import Timeline
+from dsup.attribution.wording import others, sentence, subject
+from dsup.core.verdict import Verdict
+from dsup.facts.raised import Raised
+
+_PRINT: Final = re.compile(
+    r"Rank (\d{1,7}) is running collective: CollectiveFingerPrint\("
+    r"SequenceNumber=(\d{1,19}), OpType=(\w{1,40})(?:, TensorShape=\[([\d, ]{0,80})\])?"
+)
+_LOOKED_AT_CHARS: Final = 8192
+_NAMES: Final = {
+    "ALLREDUCE": "all_reduce",
+    "ALLGATHER": "all_gather",
+    "ALLTOALL": "all_to_all",
+    "_ALLGATHER_BASE": "all_gather_into_tensor",
+}
+
+
+class Call(NamedTuple):
+    """What a rank called, as its fingerprint tells."""
+
+    number: str
+    op: str
+    shape: str
+
+    @property
+    def name(self) -> str:
+        """The function's name, such as ``all_reduce``."""
+        return _NAMES.get(self.op, self.op.lower())
+
+
+def mismatched(timeline: Timeline) -> Verdict | None:
+    """Name the ranks that called another collective than most.
+
+    Symptom: ``Detected mismatch between collectives``, which the process group's
+    wrapper of TORCH_DISTRIBUTED_DEBUG=DETAIL raises on every rank with the
+    fingerprints of two of them.
+    """
+    first = next(iter(leaders(timeline)), None)
+    if first is None or first.told is None or not _PRINT.search(_text(first.told)):
+        return None
+    told = [a.told for a in accounts(timeline) if a.told is not None]
+    calls = _calls(told)
+    counted = Counter(calls[rank] for rank in sorted(calls)).most_common(2)
+    if len(counted) < 2:  # noqa: PLR2004
+        return None
+    (usual, many), (_, fewer) = counted
+    clear = fewer < many
+    odd = tuple(sorted(r for r, call in calls.items() if call != usual or not clear))
+    evidence = (
+        *(line for one in told[:4] for line in proof.of_raised(timeline, one)),
+        *proof.of_end(first),
+    )
+    return Verdict(
+        timeline.attempt,
+        "collective_mismatch",
+        odd,
+        "proven",
+        first.from_s,
+        _sentence(timeline, odd, calls, usual),
+        "mismatched",
+        evidence,
+        status=first.status,
+        signature=f"{calls[odd[0]].name} {usual.name}",
+    )
+
+
+def _calls(told: list[Raised]) -> dict[int, Call]:
+    return {
+        int(match[1]): Call(match[2], match[3], match[4] or "")
+        for raised in told
+        for match in _PRINT.finditer(_text(raised))
+    }
+
+
+def _text(raised: Raised) -> str:
+    return raised.text[:_LOOKED_AT_CHARS]
+
+
+def _sentence(
+    timeline: Timeline, odd: tuple[int, ...], calls: dict[int, Call], usual: Call
+) -> str:
+    if len(odd) == len(calls):
+        each = (f"rank {r} called {_described(calls[r], usual)}" for r in odd[:4])
+        return sentence(f"The ranks called different collectives: {', '.join(each)}")
+    one = calls[odd[0]]
+    rest = others(timeline.world_size - len(odd))
+    called = f"{subject(odd)} called {_described(one, usual)} as #{one.number}"
+    return sentence(f"{called} where {rest} called {_described(usual, one)}")
+
+
+def _described(call: Call, other: Call) -> str:
+    """Return what tells a call from the other: its name, else its shape."""
+    if call.op != other.op or call.shape == other.shape:
+        return call.name
+    return f"{call.name} of shape [{call.shape}]"

@@ -1,0 +1,104 @@
+"""Ranks that hang while the others wait for them."""
+
+import pytest
+
+BARRIER = (
+    "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms\n Original "
+    "exception: Timed out waiting 2000ms for recv operation to complete"
+)
+JOINING = "Timed out after 5 seconds waiting for clients. 3/4 clients joined."
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        pytest.param("T", "it was stopped by SIGSTOP (state T)", id="SIGSTOP"),
+        pytest.param("t", "it was stopped by a debugger (state t)", id="a debugger"),
+    ],
+)
+def test_a_stopped_rank(incident, state, words):
+    """State T before dsup's signal proves who held the others up."""
+    story = incident().timed_out(0, 1, 3).stood(2, state=state, at=17.0, status=-9)
+
+    assert story.answer == ("frozen", "hang", (2,), "proven")
+    assert words in story.verdict.summary
+    assert story.verdict.ended_by_dsup == (2,)
+    assert story.verdict.status == 1
+
+
+def test_a_stopped_rank_and_silent_exits(incident):
+    """A stopped rank explains others that caught the time-out and left with 1."""
+    story = incident().ended(0, 1).ended(1, 1).stood(2, state="T").ended(3, 1)
+
+    assert story.answer == ("frozen", "hang", (2,), "proven")
+
+
+def test_a_rank_asleep_in_the_kernel(incident):
+    """State D, and where it sleeps, make a hang likely."""
+    story = incident().timed_out(0, 1, 3)
+    story.stood(2, state="D", wchan="nfs_wait_bit_killable", at=17.0)
+
+    assert story.answer == ("asleep_in_kernel", "hang", (2,), "likely")
+    assert "(state D, nfs_wait_bit_killable)" in story.verdict.summary
+
+
+def test_one_rank_did_not_come(incident):
+    """The one that stands where all others timed out is likely the one."""
+    story = incident().timed_out(0, 1, 3).stood(2, at=17.0)
+
+    assert story.answer == ("did_not_come", "hang", (2,), "likely")
+    assert story.verdict.summary == (
+        "Rank 2 likely hung: it did not enter the collective the others waited in."
+    )
+
+
+def test_one_rank_did_not_join(incident):
+    """A store that waits for clients tells that the group was never complete."""
+    story = incident().raised(0, "torch.distributed.DistStoreError", JOINING, 15.0)
+    for rank in (1, 3):
+        text = "wait timeout after 4000ms, keys: /default_pg/0//cpu//0/0"
+        story.raised(rank, "torch.distributed.DistStoreError", text, 15.0)
+    story.stood(2, at=17.0)
+
+    assert story.answer == ("did_not_come", "hang", (2,), "likely")
+    assert "did not join the process group" in story.verdict.summary
+
+
+def test_several_that_did_not_come_are_listed(incident):
+    """With more than one, all are named, as a guess."""
+    story = incident().timed_out(0, 1).stood(2, 3, at=17.0)
+
+    assert story.answer == ("did_not_come", "hang", (2, 3), "guess")
+
+
+def test_a_rank_that_waited_alone_names_nobody(incident):
+    """One that times out while most stand may be the guilty one itself."""
+    story = incident().timed_out(0).stood(1, 2, 3, at=17.0)
+
+    assert story.answer == ("did_not_come", "hang", (), "guess")
+    assert "which of ranks 1 to 3" in story.verdict.summary
+
+
+def test_a_monitored_barrier_names_who_did_not_come(incident):
+    """A victim's statement that names ranks narrows those that stand down."""
+    story = incident().raised(0, "RuntimeError", BARRIER, 15.0)
+    story.stood(1, 2, 3, at=17.0)
+
+    assert story.verdict.cause == "hang"
+    assert "1 and 2" in story.verdict.summary
+
+
+def test_steps_narrow_down_who_hangs(incident):
+    """A rank with fewer steps than the others is the one that did not come."""
+    story = incident().timed_out(0, 1).stood(2, 3, at=17.0)
+    for rank in range(4):
+        story.beat(rank, 519 if rank == 3 else 520)
+
+    assert story.answer == ("did_not_come", "hang", (3,), "likely")
+
+
+def test_a_rank_that_lived_on(incident):
+    """One that stands where all others lost their connections is a guess."""
+    story = incident().lost(0, 1, 3).stood(2)
+
+    assert story.answer == ("lived_on", "hang", (2,), "guess")
