@@ -91,7 +91,10 @@ def test_an_exception_in_a_thread_is_told_with_its_name():
         pytest.param("raise KeyboardInterrupt", id="an interrupt"),
         pytest.param("class E(Exception):\n def __str__(self): 1/0\nraise E", id="str"),
         pytest.param("def f(): f()\nf()", id="no stack left"),
-        pytest.param("import sys\nsys.excepthook = print\n1/0", id="a hook of its own"),
+        pytest.param(
+            "import sys\nsys.excepthook = lambda *_: print(7)\n1/0",
+            id="a hook of its own",
+        ),
         pytest.param("import os\nos.environ.clear()\n1/0", id="no environment"),
         pytest.param("import os\nos.closerange(3, 99)\n1/0", id="no descriptor"),
     ],

@@ -164,7 +164,7 @@ class Job:
 @pytest.fixture
 def job(system, request):
     """Give ``job(script, options, drop_in)``; it ends with the test."""
-    made = []
+    made: list[Job] = []
 
     def make(script, options="", drop_in=""):
         made.append(Job(system, f"job{len(made)}", script, options, drop_in))

@@ -71,6 +71,7 @@ class Group:
 
 def in_thread():
     """Die in a thread that the main thread waits for."""
+
     def work():
         raise RuntimeError("prefetch died")
 
@@ -126,8 +127,7 @@ def ask(name):
     """Have the test do something to this process."""
     line = json.dumps({"name": name, "rank": RANK, "pid": os.getpid()})
     with Path(os.environ["DSUP_TEST_EVENTS"]).open("a") as file:
-        file.write(f"{line}
-")
+        file.write(f"{line}\n")
     rest(600)
 
 

@@ -3,10 +3,16 @@
 See ``sitecustomize``: any Python from 3.8 on, and nothing may go wrong loudly.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import socket
 import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 _NOTE_MAX_BYTES = 65536
 _TEXT_MAX_CHARS = 8192
@@ -15,23 +21,27 @@ _CAUSES_MAX = 4
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "<frozen ")
 
 
-def tell(kind, value, trace, thread, at_ns):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def tell(
+    value: BaseException | None,
+    trace: TracebackType | None,
+    thread: str,
+    how: tuple[int, str],
+) -> None:
     """Tell the agent of an exception that nobody caught.
 
     Args:
-        kind: its type.
         value: the exception; None if it is lost.
         trace: its traceback.
         thread: name of the thread; empty for the main thread.
-        at_ns: CLOCK_MONOTONIC, nanoseconds, when it was noticed.
+        how: CLOCK_MONOTONIC, nanoseconds, when it was noticed, and the value of
+            DSUP_NOTES when the process began.
     """
-    if kind is KeyboardInterrupt:
-        return
+    at_ns, notes = how
     file, line, function = _place(trace)
     note = {
         "v": 1,
         "kind": "raised",
-        "type": _name(kind),
+        "type": _name(type(value)),
         "text": _text(value),
         "at_ns": at_ns,
         "pid": os.getpid(),
@@ -41,11 +51,11 @@ def tell(kind, value, trace, thread, at_ns):  # type: ignore[no-untyped-def]  # 
         "function": function,
         "causes": [[_name(type(e)), _text(e)[:1024]] for e in _causes(value)],
     }
-    _send(json.dumps(note).encode())
+    _send(notes, json.dumps(note).encode())
 
 
-def _send(data):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    kind, _, number = os.environ.get("DSUP_NOTES", "").partition(":")
+def _send(notes: str, data: bytes) -> None:
+    kind, _, number = notes.partition(":")
     if kind != "fd" or not number.isdigit() or len(data) > _NOTE_MAX_BYTES:
         return
     fd = int(number)
@@ -59,14 +69,14 @@ def _send(data):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
             channel.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
-def _name(kind):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _name(kind: type) -> str:
     module = getattr(kind, "__module__", "")
     name = getattr(kind, "__qualname__", str(kind))
     full = name if module in ("builtins", "__main__", "") else f"{module}.{name}"
     return full[:_NAME_MAX_CHARS]
 
 
-def _text(value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _text(value: BaseException | None) -> str:
     try:
         return str(value)[:_TEXT_MAX_CHARS]
     except Exception:  # noqa: BLE001
@@ -74,7 +84,7 @@ def _text(value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         return "<exception str() failed>"
 
 
-def _place(trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _place(trace: TracebackType | None) -> tuple[str, int | None, str]:
     """Return file, line and function of the innermost frame of the user's code."""
     frames = []
     while trace is not None:
@@ -93,9 +103,9 @@ def _place(trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     return code.co_filename[:1024], last.tb_lineno, code.co_name
 
 
-def _causes(value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _causes(value: BaseException | None) -> list[BaseException]:
     """Return what it was raised from, or while, the nearest first."""
-    found = []
+    found: list[BaseException] = []
     seen = {id(value)}
     while value is not None and len(found) < _CAUSES_MAX:
         hidden = getattr(value, "__suppress_context__", False)
@@ -106,5 +116,3 @@ def _causes(value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         seen.add(id(value))
         found.append(value)
     return found
-
-

@@ -13,6 +13,10 @@ It runs in interpreters that dsup does not know: standard library only, any Pyth
 import os
 import sys
 
+TYPE_CHECKING = False  # as type checkers know it; importing typing costs too much
+if TYPE_CHECKING:
+    from types import TracebackType
+
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9
 
@@ -64,7 +68,7 @@ def _arm_faulthandler() -> None:
         pass
 
 
-def _install_hooks() -> None:  # noqa: PLR0915 (closures, for the reason below)
+def _install_hooks(notes: str, directory: str) -> None:  # noqa: PLR0915 (closures)
     """Have uncaught exceptions told to the agent first; then all is as ever.
 
     The hooks are closures: the globals of ``__main__`` may be gone when they run. The
@@ -72,42 +76,46 @@ def _install_hooks() -> None:  # noqa: PLR0915 (closures, for the reason below)
     """
     import _thread
 
-    directory = os.path.dirname(os.path.abspath(__file__))
     print_it = sys.excepthook
-    print_threads = _thread._excepthook  # type: ignore[attr-defined]  # noqa: SLF001
+    print_threads = _thread._excepthook  # noqa: SLF001 (what threading imports)
 
-    def tell(kind, value, trace, thread):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def tell(
+        value: "BaseException | None", trace: "TracebackType | None", thread: str
+    ) -> None:
         try:
             import time
 
             at_ns = time.monotonic_ns()
             sys.path.insert(0, directory)
             try:
-                import _dsup_notes
+                import _dsup_notes  # type: ignore[import-not-found]
             finally:
                 sys.path.remove(directory)
-            _dsup_notes.tell(kind, value, trace, thread, at_ns)
+            _dsup_notes.tell(value, trace, thread, (at_ns, notes))
         except BaseException:  # noqa: BLE001, S110
             # Out of memory, out of stack, in the middle of the interpreter's end:
             # nothing may keep the user's traceback from being printed.
             pass
 
-    def excepthook(kind, value, trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def excepthook(
+        kind: "type[BaseException]", value: BaseException, trace: "TracebackType | None"
+    ) -> None:
         if kind is not KeyboardInterrupt:
-            tell(kind, value, trace, "")
+            tell(value, trace, "")
         print_it(kind, value, trace)
 
-    def thread_excepthook(args):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def thread_excepthook(args: "_thread._ExceptHookArgs") -> None:
         if args.exc_type is not SystemExit:
             name = args.thread.name if args.thread is not None else "?"
-            tell(args.exc_type, args.exc_value, args.exc_traceback, name)
+            tell(args.exc_value, args.exc_traceback, name)
         print_threads(args)
 
     sys.excepthook = excepthook
     # threading takes its hook from here when it is imported; it may have been.
-    _thread._excepthook = thread_excepthook  # type: ignore[attr-defined]  # noqa: SLF001
+    _thread._excepthook = thread_excepthook  # noqa: SLF001
     if "threading" in sys.modules:
-        threading = sys.modules["threading"]
+        import threading
+
         threading.excepthook = thread_excepthook
         threading._excepthook = thread_excepthook  # type: ignore[attr-defined]  # noqa: SLF001
 
@@ -118,8 +126,9 @@ _agent, _, _wish = os.environ.pop("DSUP_BOOTSTRAP", "").partition(":")
 _die_with(_agent)
 if _wish != "no-faulthandler":
     _arm_faulthandler()
-if os.environ.get("DSUP_NOTES"):
-    _install_hooks()
+_notes = os.environ.get("DSUP_NOTES")
+if _notes:
+    _install_hooks(_notes, _directory)
 
 # The user's own sitecustomize, if any, takes this module's place. If there is none, or
 # it fails, the error goes to Python's site module as it would without dsup.
