@@ -44,6 +44,7 @@ class CaseFile:
 
     Attributes:
         obstacle: ``(cause, reason)`` of what was in the way where no rank failed.
+        pids: pid of each rank that was started.
         tails: the ranks' last words, as the scribe handed them over.
         scene: what was found on the file systems; None while nobody has answered.
         page: the heartbeat page as it was when last looked at.
@@ -66,7 +67,7 @@ class CaseFile:
         self._post = post
         self._started_s = time.monotonic()
         self._ranks: dict[int, Rank] = {}
-        self._pids: dict[int, int] = {}
+        self.pids: dict[int, int] = {}
         self._notes: list[tuple[int, bytes]] = []
         self._ends: list[ev.RankExited] = []
         self._standing: list[tuple[int, int, str, str]] = []
@@ -86,7 +87,7 @@ class CaseFile:
     def add(self, rank: Rank) -> None:
         """Take in a rank that was just started."""
         self._ranks[rank.rank] = rank
-        self._pids[rank.rank] = rank.pid
+        self.pids[rank.rank] = rank.pid
         self._loop.watch(rank.notes, partial(self._read_notes, rank))
 
     def started(self) -> None:
@@ -95,8 +96,8 @@ class CaseFile:
         from dsup.edges.kin import Kin
 
         self._counters, self._kin = Counters(), Kin()
-        self._counters.snapshot(self._pids)
-        for rank, pid in self._pids.items():
+        self._counters.snapshot(self.pids)
+        for rank, pid in self.pids.items():
             self._kin.add(rank, pid)
 
     def look(self, now_s: float) -> None:
@@ -118,9 +119,9 @@ class CaseFile:
     def before_signal(self, ranks: Iterable[int]) -> None:
         """Look at ranks that dsup is about to signal for the first time."""
         for number in ranks:
-            if number in self._signalled or number not in self._pids:
+            if number in self._signalled or number not in self.pids:
                 continue
-            pid = self._pids[number]
+            pid = self.pids[number]
             found = proc.stat(pid)
             state = found.state if found else ""
             wchan = proc.wchan(pid) if state == _ASLEEP else ""
@@ -182,7 +183,7 @@ class CaseFile:
 
         dying = {rank for event in self._ends for rank in event.dying}
         for event in self._ends:
-            pid, late = self._pids[event.rank], event.rank in dying
+            pid, late = self.pids[event.rank], event.rank in dying
             yield End(event.rank, pid, event.status, event.at_s, event.late_s, late)
 
     def _read_notes(self, rank: Rank) -> None:

@@ -22,7 +22,6 @@ from dsup_runtime import contract
 if TYPE_CHECKING:
     from dsup.core.job import Job
     from dsup.core.verdict import Verdict
-    from dsup.edges.aide import Aides
     from dsup.edges.loop import Loop
     from dsup.judging import Case
 
@@ -34,10 +33,23 @@ TAILS_MAX_BYTES: Final = 16 * 1024 * 1024
 _SHM: Final = "/dev/shm"  # noqa: S108 (its space is looked at)
 
 
+class Helpers(Protocol):
+    """What an inquiry needs of the aides."""
+
+    def start(
+        self,
+        work: Callable[[], bytes],
+        deadline_s: float,
+        done: Callable[[bytes], None],
+        /,
+    ) -> None:
+        """Have work done by a child; ``done`` gets its answer, empty for none."""
+
+
 class Desk(Protocol):
     """What an inquiry needs of the recorder."""
 
-    def ask_tails(self, attempt: int) -> bool:
+    def ask_tails(self, attempt: int, /) -> bool:
         """Ask for the ranks' last words; return False if nobody can answer."""
 
     def publish(self, verdict: Verdict) -> None:
@@ -61,7 +73,7 @@ class Inquiry:
     def __init__(
         self,
         job: Job,
-        aides: Aides,
+        aides: Helpers,
         desk: Desk,
         loop: Loop,
         post: Callable[[ev.Event], None],
@@ -143,13 +155,13 @@ class Inquiry:
         if self._missing:
             return
         number = self.file.attempt
+        self._gather_by = time.monotonic() + GATHER_S
         if self._desk.ask_tails(number):
             self._missing.add("tails")
         self._missing.add("scene")
         if not self._looking:
             self._looking = True
             self._look_at_the_scene(number)
-        self._gather_by = time.monotonic() + GATHER_S
 
     def _look_at_the_scene(self, number: int) -> None:
         from dsup.edges import scene

@@ -78,7 +78,7 @@ class Case(NamedTuple):
 
 def work(case: Case) -> bytes:
     """Judge a case; in a child. Returns the verdict for ``from_wire``."""
-    _limit_oneself()
+    limit_oneself()
     return to_wire(judge(timeline(case)))
 
 
@@ -139,7 +139,8 @@ def _status(status: int) -> str:
     return signal_name(-status) if status < 0 else f"exit code {status}"
 
 
-def _limit_oneself() -> None:
+def limit_oneself() -> None:
+    """Bound memory and processor time of this process, for good."""
     pages = int(_first_word("/proc/self/statm"))
     limit = pages * resource.getpagesize() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -1,0 +1,203 @@
+"""The inquiry: when the judge is asked, and what happens where it does not answer."""
+
+import json
+import select
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from dsup import judging
+from dsup.attribution.judge import judge
+from dsup.core import events as ev
+from dsup.core.job import Job
+from dsup.core.output import Output
+from dsup.core.plan import Policy
+from dsup.core.state import Spec
+from dsup.edges.aide import Aides
+from dsup.edges.loop import Loop
+from dsup.inquiry import Inquiry
+from dsup.report.verdict_file import to_wire
+
+POLICY = Policy(None, (10.0,), 1800.0, restart_on_user=False, checkpoints_known=False)
+JOB = Job(
+    spec=Spec(2, 2.0, 25.0, keep_helpers=False, policy=POLICY),
+    argv=("python", "train.py"),
+    program="train",
+    environment={},
+    run_id="r1",
+    run_dir="/runs/r1",
+    rank_logs=False,
+    private=True,
+    agent_store=False,
+    store_python="python",
+    master_port=0,
+    comm_timeout_s=None,
+    checkpoint_dir="",
+    checkpoint_glob="",
+    resume_arg="",
+    tmp_parent="/scratch",
+    inductor_cache="/scratch/inductor",
+    options=(),
+    output=Output(()),
+)
+SCENE = json.dumps([[], [], {}]).encode()
+
+
+class Judges:
+    """Aides that answer when a test says so.
+
+    Attributes:
+        asked: each judge that was asked and has not answered: its case, and whom to
+            tell.
+    """
+
+    def __init__(self):
+        self.asked = []
+
+    def start(self, work, _deadline_s, done):
+        """Answer for the scene at once; a judge waits for the test."""
+        if work.func is judging.work:
+            self.asked.append((work.args[0], done))
+        else:
+            done(SCENE)
+
+    def answer(self):
+        """Have the oldest judge answer."""
+        case, done = self.asked.pop(0)
+        done(to_wire(judge(judging.timeline(case))))
+
+    def give_up(self):
+        """Have the oldest judge killed, or given up: it has said nothing."""
+        self.asked.pop(0)[1](b"")
+
+
+class Desk:
+    """A recorder without last words that keeps what is published."""
+
+    def __init__(self):
+        self.published = []
+
+    def ask_tails(self, _attempt):
+        """Nobody can answer."""
+        return False
+
+    def publish(self, verdict):
+        """Keep it."""
+        self.published.append(verdict)
+
+
+@pytest.fixture
+def court():
+    """An inquiry into an attempt whose rank 1 was killed, its judges and its desk."""
+    posted: list[ev.Event] = []
+    judges, desk = Judges(), Desk()
+    inquiry = Inquiry(JOB, judges, desk, Loop(), posted.append)
+    inquiry.begin(0, "")
+    inquiry.file.pids = {0: 4000, 1: 4001}
+    inquiry.file.ended(ev.RankExited("rank_exited", 5.0, 0.0, 0, 1, -9, ()))
+    yield SimpleNamespace(inquiry=inquiry, judges=judges, desk=desk, posted=posted)
+    inquiry.file.close()
+
+
+def judged(court):
+    """Return (cause, final) of each answer that was told to the machine."""
+    return [(event.cause, event.final) for event in court.posted]
+
+
+def test_an_answer_is_published_and_told(court):
+    """People see it at once; the machine hears the cause and the first rank."""
+    court.inquiry.judge(final=False)
+    court.judges.answer()
+
+    [verdict] = court.desk.published
+    [told] = court.posted
+    assert (verdict.cause, verdict.first_ranks) == ("killed", (1,))
+    assert (told.cause, told.first_ranks, told.status) == ("killed", (1,), -9)
+
+
+def test_one_judge_works_at_a_time_and_the_last_one_knows_all(court):
+    """What is asked for meanwhile is judged afterwards, by what is known then."""
+    court.inquiry.judge(final=False)
+    court.inquiry.judge(final=True)
+    assert len(court.judges.asked) == 1
+
+    court.judges.answer()
+    court.judges.answer()
+
+    assert judged(court) == [("killed", False), ("killed", True)]
+
+
+def test_a_judge_that_says_nothing_leaves_the_wait_status(court):
+    """Killed, hung or out of memory: the run goes on, and the status is said."""
+    court.inquiry.judge(final=True)
+    court.judges.give_up()
+
+    [verdict] = court.desk.published
+    assert judged(court) == [("", True)]
+    assert (verdict.cause, verdict.certainty) == ("unknown", "unknown")
+    assert "rank 1: SIGKILL" in verdict.summary
+
+
+def test_a_judge_that_says_nothing_later_does_not_undo_an_answer(court):
+    """What was published stays."""
+    court.inquiry.judge(final=False)
+    court.judges.answer()
+    court.inquiry.judge(final=True)
+    court.judges.give_up()
+
+    assert [verdict.cause for verdict in court.desk.published] == ["killed"]
+    assert judged(court) == [("killed", False), ("", True)]
+
+
+def test_garbage_is_no_answer(court):
+    """What is not a verdict says nothing."""
+    court.inquiry.judge(final=True)
+    _, done = court.judges.asked.pop()
+    done(b"[1, 2, 3]")
+
+    assert judged(court) == [("", True)]
+
+
+def test_after_a_death_by_a_signal_the_kernel_is_asked_once_more(court):
+    """It may explain half a second late; until then the inquiry is not done."""
+    court.inquiry.judge(final=True)
+    court.judges.answer()
+    assert court.inquiry.busy
+
+    due_in_s = court.inquiry.deadline() - time.monotonic()
+    assert 0 < due_in_s <= 0.5
+    select.select([], [], [], due_in_s + 0.01)
+    court.inquiry.on_tick()
+    court.judges.answer()
+
+    assert not court.inquiry.busy
+    assert len(court.desk.published) == 2
+
+
+def test_an_answer_about_another_attempt_is_dropped(court):
+    """A new attempt has begun; what comes now is late."""
+    court.inquiry.judge(final=True)
+    court.inquiry.begin(1, "")
+    court.judges.answer()
+
+    assert court.posted == []
+    assert court.desk.published == []
+
+
+def test_a_judge_has_limits_of_its_own():
+    """Memory that nobody needs is refused in the child, and the agent hears nothing."""
+    loop = Loop()
+    aides = Aides(loop)
+    answers: list[bytes] = []
+
+    def greedy():
+        judging.limit_oneself()
+        bytearray(2 * judging.MEMORY_BYTES)
+        return b"had it"
+
+    aides.start(greedy, time.monotonic() + 10, answers.append)
+    while not answers:
+        loop.turn(time.monotonic() + 10)
+
+    assert answers == [b""]
