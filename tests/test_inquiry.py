@@ -77,6 +77,7 @@ class Desk:
 
     def __init__(self):
         self.published = []
+        self.sealed = None
 
     def ask_tails(self, _attempt):
         """Nobody can answer."""
@@ -85,6 +86,10 @@ class Desk:
     def publish(self, verdict):
         """Keep it."""
         self.published.append(verdict)
+
+    def seal(self, attempt, code, origin):
+        """Note with what the run ends."""
+        self.sealed = attempt, code, origin
 
 
 @pytest.fixture
@@ -183,6 +188,13 @@ def test_an_answer_about_another_attempt_is_dropped(court):
 
     assert court.posted == []
     assert court.desk.published == []
+
+
+def test_the_end_is_written_into_the_last_verdict(court):
+    """verdict.json of the attempt that ended the run says its exit code."""
+    court.inquiry.end(137, "dsup")
+
+    assert court.desk.sealed == (0, 137, "dsup")
 
 
 def test_a_judge_has_limits_of_its_own():

@@ -210,7 +210,7 @@ class Agent:
             case cmd.Exit():
                 self._exit_code = command.code
                 self._service.stopping()
-                self._publisher.seal(self._state.attempt, command.code, command.origin)
+                self._inquiry.end(command.code, command.origin)
             case _:
                 assert_never(command)
 

@@ -30,6 +30,7 @@ SCENE_S: Final = 2.0
 JUDGE_S: Final = 5.0
 LATE_KERNEL_S: Final = 0.5
 TAILS_MAX_BYTES: Final = 16 * 1024 * 1024
+_OUTER: Final = "TORCHELASTIC_ERROR_FILE"
 _SHM: Final = "/dev/shm"  # noqa: S108 (its space is looked at)
 
 
@@ -54,6 +55,9 @@ class Desk(Protocol):
 
     def publish(self, verdict: Verdict) -> None:
         """Show and keep a verdict."""
+
+    def seal(self, attempt: int, code: int, origin: str) -> None:
+        """Write into a failed attempt's verdict that the run ends with it."""
 
 
 class Inquiry:
@@ -128,6 +132,31 @@ class Inquiry:
         if first and self.file.by_signal:
             self._late_at = time.monotonic() + LATE_KERNEL_S
         self._gather()
+
+    def end(self, code: int, origin: str) -> None:
+        """Close the inquiry: the run is over.
+
+        Whoever started dsup may wait for an error file, as torch's launchers do; it
+        gets the first rank's, or one that says what the verdict says.
+
+        Args:
+            code: exit code of the run.
+            origin: ``rank`` or ``dsup``: whose code that is.
+        """
+        self._desk.seal(self.file.attempt, code, origin)
+        target = self._job.environment.get(_OUTER, "")
+        if code and target and self._verdict is not None:
+            self._hand_on(self._verdict, target)
+
+    def _hand_on(self, verdict: Verdict, target: str) -> None:
+        from dsup.edges import outer_error
+
+        rank = verdict.first_ranks[0] if verdict.first_ranks else 0
+        first = _error_file(self._job.run_dir, verdict.attempt, rank)
+        wall_s = time.clock_gettime(time.CLOCK_REALTIME)
+        told = outer_error.fallback(verdict.summary, rank, verdict.status, wall_s)
+        work = partial(outer_error.work, first, target, told, verdict.status)
+        self._aides.start(work, time.monotonic() + SCENE_S, lambda _: None)
 
     def deadline(self) -> float:
         """Return when ``on_tick`` is due, agent clock, seconds."""

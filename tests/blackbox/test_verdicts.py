@@ -149,3 +149,15 @@ def test_an_error_file_can_hold_anything(run, spoil):
     assert run.ended() == 3
     verdict = verdict_of(run)
     assert (verdict["first_ranks"], verdict["cause"]) == ([1], "python_exception")
+
+
+def test_a_launcher_around_dsup_gets_the_error_file(run):
+    """What torchrun writes for the one that started it, dsup writes, too."""
+    outer = run.files / "outer.json"
+    env = {"TORCHELASTIC_ERROR_FILE": str(outer)}
+    run.start("--nproc 2 --settle 2", "raise", "1", script=RING, env=env)
+
+    assert run.ended() == 1
+    told = json.loads(outer.read_text())["message"]
+    assert "ValueError: bad batch 17" in told["message"]
+    assert told["errorCode"] == 1

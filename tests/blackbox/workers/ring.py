@@ -1,7 +1,8 @@
 """Ranks that need each other at every step, as in a collective, and one that fails.
 
-``ring.py KIND RANK``: that rank fails in the way of KIND; the others raise what gloo
-raises when a peer has gone or does not come.
+``ring.py KIND RANK [STEPS [gloo]]``: that rank fails in the way of KIND after so many
+steps; the others raise what gloo raises when a peer has gone or does not come. With
+``gloo`` the group is a real one.
 """
 
 import atexit
@@ -15,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 from dsup_runtime import oom
@@ -22,8 +24,9 @@ from dsup_runtime import oom
 KIND, CULPRIT = sys.argv[1], int(sys.argv[2])
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 PLACE = "127.0.0.1", int(os.environ["MASTER_PORT"])
-WAIT_S, STEPS = (6.0 if KIND == "helper_oom" else 1.0), 5
-
+STEPS = int(sys.argv[3]) if sys.argv[3:] else 5
+REAL = sys.argv[4:] == ["gloo"]
+WAIT_S = 6.0 if REAL or KIND == "helper_oom" else 1.0
 
 rest = threading.Event().wait
 
@@ -68,6 +71,31 @@ class Group:
             raise RuntimeError(f"{text} to complete") from None
         raise RuntimeError("[pair.cc:553] Connection closed by peer [127.0.0.1]:7")
 
+    def leave(self):
+        """Have the others lose this rank."""
+        for peer in self.peers:
+            peer.close()
+
+
+class GlooGroup:
+    """The same with torch: an all_reduce is a step."""
+
+    def __init__(self):
+        import torch
+        import torch.distributed
+
+        self.torch = torch.distributed
+        self.torch.init_process_group("gloo", timeout=timedelta(seconds=WAIT_S))
+        self.number = torch.ones(1)
+
+    def step(self):
+        """Meet the others."""
+        self.torch.all_reduce(self.number)
+
+    def leave(self):
+        """Have the others lose this rank."""
+        self.torch.destroy_process_group()
+
 
 def in_thread():
     """Die in a thread that the main thread waits for."""
@@ -92,8 +120,7 @@ def slow_finally():
     try:
         raise ValueError("loss is NaN")
     finally:
-        for peer in group.peers:
-            peer.close()
+        group.leave()
         rest(0.5)
 
 
@@ -185,7 +212,7 @@ if KIND == "alike":
     raise FileNotFoundError(2, "No such file or directory", "conf/7b.yaml")
 if KIND == "first_line" and RANK == CULPRIT:
     os.kill(os.getpid(), signal.SIGSEGV)
-group = Group()
+group = GlooGroup() if REAL else Group()
 for _ in range(STEPS):
     group.step()
 if RANK == CULPRIT:
