@@ -113,7 +113,10 @@ def pids_limit():
 @needs_root
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_a_fork_bomb_under_a_pids_limit(run, pids_limit, restarts):
-    """Even when nothing more can be started, the run is ended, cleaned, restarted."""
+    """Even when nothing more can be started, the run is ended, cleaned, restarted.
+
+    The limit is the node's: given up, the code says that another node may have room.
+    """
     run.start(
         f"--nproc 2 --max-restarts {restarts}",
         "1@0:emit=ready,wait=ready*2,forks=100",
@@ -122,7 +125,7 @@ def test_a_fork_bomb_under_a_pids_limit(run, pids_limit, restarts):
         wrap=pids_limit,
     )
 
-    assert run.ended(10) == (0 if restarts else 1), run.console()
+    assert run.ended(10) == (0 if restarts else 193), run.console()
     assert "Resource temporarily unavailable" in run.console()
     assert any("rank 1" in line for line in run.said()), run.console()
     run.nothing_left()

@@ -1,6 +1,6 @@
 """Crashes and refused forks: every form of the kernel's words, and look-alikes."""
 
-import time
+import sys
 
 import pytest
 from hypothesis import given
@@ -316,19 +316,29 @@ HOSTILE = {
 }
 
 
-def cost_s(lines):
-    """Return the processor time that a match takes, seconds."""
+def steps(lines):
+    """Return how many lines of Python a match runs: its cost on any machine."""
     log = [Record(None, None, line) for line in lines]
-    before_s = time.process_time()
-    match(log)
-    return time.process_time() - before_s
+    count = 0
+
+    def follow(_frame, event, _argument):
+        nonlocal count
+        count += event == "line"
+        return follow
+
+    before = sys.gettrace()
+    sys.settrace(follow)
+    try:
+        match(log)
+    finally:
+        sys.settrace(before)
+    return count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_lines_cost_no_more_than_others(line):
-    """However a record is made, its cost stays below a thousandth of a second."""
-    assert cost_s([line] * 300) < 0.3
+    """However a record is made, it takes no more than some hundred steps."""
+    assert steps([line] * 100) < 100 * 500
 
 
 @pytest.mark.slow
@@ -343,10 +353,10 @@ def test_hostile_lines_cost_no_more_than_others(line):
     ],
 )
 def test_the_cost_is_in_proportion_to_the_log(form):
-    """Ten times as many faults take about ten times as long, not a hundred times."""
-    few, many = (cost_s([form.format(n) for n in range(m)]) for m in (1000, 10_000))
+    """Ten times as many faults take about ten times the steps, not a hundred times."""
+    few, many = (steps([form.format(n) for n in range(m)]) for m in (100, 1000))
 
-    assert many < 30 * max(few, 0.005)
+    assert many < 12 * few
 
 
 @given(st.lists(st.text() | st.sampled_from([*HOSTILE.values(), *LOOK_ALIKES, DUMP])))
