@@ -188,6 +188,37 @@ def test_a_watchdog_that_gave_up_takes_everything_with_it(guarded):
     )
 
 
+def test_the_scribe_may_finish_when_the_agent_is_stuck(guarded):
+    """What the ranks said last is written down before the guard ends, too."""
+    guard = guarded(
+        """
+        ended, alive = os.pipe()
+        last_words = "read end; sleep 0.2; echo $0 >/proc/self/fd/$SAY"
+        guardian.will.spared = start("sh", "-c", last_words, "scribe", stdin=ended).pid
+        say("ready")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        """
+    )
+    assert guard.line() == "ready"
+    guard.process.send_signal(signal.SIGABRT)
+
+    assert guard.process.wait(10) == 134
+    assert guard.rest() == "scribe\nover\n"
+
+
+def test_an_abort_below_the_guard_is_deadly_as_anywhere(guarded):
+    """The watchdog's signal is the guard's alone: a rank that aborts dies of it."""
+    guard = guarded(
+        """
+        say(start("sh", "-c", "kill -ABRT $$").wait())
+        os.kill(os.getpid(), signal.SIGABRT)
+        """
+    )
+
+    assert guard.line() == "-6"
+    assert guard.process.wait(10) == 134
+
+
 def test_the_killed_are_counted_once_each(guarded):
     """The number is that of processes, not of attempts to kill them."""
     guard = guarded(

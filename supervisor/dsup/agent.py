@@ -87,7 +87,7 @@ class Agent:
         )
         self._recorder.on_directories = self._attempt.on_directories
         self._recorder.on_tails = self._inquiry.on_tails
-        self._service = Service(job.environment)
+        self._service = Service(job.environment, (os.getpid(), os.getppid()))
         self._helpers_told = False
         self._exit_code: int | None = None
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)

@@ -1,175 +1,281 @@
-"""A real systemd, PID 1 of namespaces of its own, for the tests of the unit."""
+"""A real systemd in namespaces of its own, which runs dsup as a service."""
 
 import os
+import secrets
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).parents[2] / "systemd" / "dsup@.service"
-BOOT = """
-set -e
-mount --make-rprivate /
-mount -t proc proc /proc
-mount -t tmpfs tmpfs /run
-kept=0
-for place in "$@"; do
-    kept=$((kept + 1)); mkdir -p /run/kept/$kept; mount --bind "$place" /run/kept/$kept
-done
-# Else its tmpfiles service would empty the machine's own.
-for place in /tmp /var/tmp /var/log; do mount -t tmpfs tmpfs $place; done
-kept=0
-for place in "$@"; do
-    kept=$((kept + 1)); mkdir -p "$place"; mount --bind /run/kept/$kept "$place"
-done
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mkdir -p /run/systemd/system /run/dsup-test
-exec env -i container=other PATH=/usr/bin:/bin \\
-    /lib/systemd/systemd --system --unit=basic.target --log-target=null
+HERE = Path(__file__).parent
+REPO = HERE.parent.parent
+UNIT = REPO / "systemd/dsup@.service"
+SOURCES = [str(REPO / "supervisor"), str(REPO / "worker_runtime")]
+BOOT_S = 15
+WITHIN_S = 20
+TEST_S = 60
+FAST = {"RestartSec": "100ms"}
+
+LAUNCHER = """#!/bin/sh
+exec {python} -m dsup "$@"
 """
-HIDDEN = ("/tmp/", "/var/tmp/", "/run/")  # noqa: S108 (where a checkout may be)
-KEPT = sorted(
-    {str(Path(place).resolve()) for place in (sys.prefix, *sys.path) if place}
-)
-"""What Python needs, for where it lies in a place that is hidden."""
-
-NAMESPACES = "--pid --mount --fork --kill-child --cgroup".split()
+RMDIR = """
+mount -t cgroup2 cgroup2 /mnt
+find "/mnt/$1" -depth -type d -exec rmdir {} ';'
+"""
 
 
-class System:
-    """A booted systemd.
+def pytest_collection_modifyitems(items):
+    """Give each test the time that a busy machine may need."""
+    for item in items:
+        if HERE in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TEST_S))
+
+
+def until(condition, what, within_s=WITHIN_S):
+    """Return the first true value of condition(); fail when the time is over."""
+    nap = threading.Event()
+    end_s = time.monotonic() + within_s
+    while not (value := condition()):
+        if time.monotonic() > end_s:
+            pytest.fail(f"not within {within_s} s: {what()}")
+        nap.wait(0.02)
+    return value
+
+
+class Manager:
+    """A systemd that is PID 1 of its own namespaces.
 
     Attributes:
-        root: its root directory, as seen from here.
-        pid: its pid, as seen from here.
+        shared: a directory that is the same inside and outside.
     """
 
-    def __init__(self, process):
-        self._process = process
-        self.pid = self._find_pid()
-        self.root = Path(f"/proc/{self.pid}/root")
-        self.until(lambda: "running" in self.ctl("is-system-running").stdout)
+    def __init__(self, shared):
+        self.shared = shared
+        self._cgroup = f"dsup-test-{secrets.token_hex(4)}"
+        self._log = shared / "systemd.log"
+        kept = {os.path.realpath(path) for path in (sys.prefix, REPO, shared)}
+        # A test run that is killed takes it along.
+        bound = "setpriv --pdeathsig KILL".split()
+        apart = (
+            "unshare --mount --pid --fork --kill-child --propagation private".split()
+        )
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*bound, *apart, "sh", HERE / "boot.sh", self._cgroup, *kept],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.pid = 0
 
-    def ctl(self, *words):
-        """Run systemctl inside."""
-        inside = ["nsenter", "-t", str(self.pid), "-m", "-p", "-C", "systemctl"]
-        return subprocess.run(
-            [*inside, *words], capture_output=True, text=True, check=False, timeout=30
+    def boot(self):
+        """Wait until it is up, and give it the unit under test."""
+        until(self._is_up, self._log.read_text, BOOT_S)
+        shutil.copy(UNIT, self.inside("/run/systemd/system"))
+
+    def _is_up(self):
+        assert self._process.poll() is None, self._log.read_text()
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        self.pid = int(children[0]) if children else 0
+        asked = self.run("systemctl", "is-system-running") if self.pid else ""
+        return asked == "running"
+
+    def inside(self, path):
+        """Return where a path of its own is to be found from outside."""
+        return Path(f"/proc/{self.pid}/root{path}")
+
+    def run(self, *command):
+        """Run a command inside and return what it says on standard output."""
+        enter = ["nsenter", "--target", str(self.pid), "--mount", "--pid", "--cgroup"]
+        done = subprocess.run(
+            [*enter, *command],
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=WITHIN_S + 10,
+        )
+        return done.stdout.strip()
+
+    def close(self):
+        """End it and all that it runs; leave no process and no cgroup behind."""
+        # Once PID 1 has ended, nothing of its namespace lives, and unshare ends, too.
+        os.kill(self.pid or self._process.pid, signal.SIGKILL)
+        self._process.wait(WITHIN_S)
+        apart = ["unshare", "--mount", "--propagation", "private"]
+        subprocess.run(
+            [*apart, "sh", "-euc", RMDIR, "sh", self._cgroup],
+            check=True,
+            timeout=WITHIN_S,
         )
 
-    def show(self, unit, name):
-        """Return a property of a unit."""
-        return self.ctl("show", "-P", name, unit).stdout.strip()
 
-    def until(self, condition, within_s=20):
-        """Wait for a condition."""
-        nap, end_s = threading.Event(), time.monotonic() + within_s
-        while not condition():
-            assert self._process.poll() is None, "systemd has ended"
-            assert time.monotonic() < end_s, "not in time"
-            nap.wait(0.05)
+class Service:
+    """An instance of dsup@.service."""
 
-    def _find_pid(self):
-        nap, end_s = threading.Event(), time.monotonic() + 10
-        path = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        while time.monotonic() < end_s:
-            for pid in path.read_text().split():
-                if Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
-                    return int(pid)
-            nap.wait(0.02)
-        pytest.fail("systemd did not start")
+    def __init__(self, manager, name):
+        self.manager = manager
+        self.name = f"dsup@{name}.service"
+        self.directory = manager.shared / name
+        self.directory.mkdir()
+        self._env = manager.inside(f"/etc/dsup/{name}.env")
+        self._toml = manager.inside(f"/etc/dsup/{name}.toml")
+        self._drop_in = manager.inside(f"/run/systemd/system/{self.name}.d/test.conf")
+        self.state = manager.inside(f"/var/lib/dsup/{name}")
+        self.launcher(LAUNCHER.format(python=shlex.quote(sys.executable)))
+
+    def launcher(self, text):
+        """Make a script the ``dsup`` that the service finds."""
+        path = self.directory / "bin/dsup"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def configure(self, options="", *, script="", **settings):
+        """Write what is launched, and settings of the unit that shorten a test.
+
+        Args:
+            options: TOML, options of the launcher.
+            script: a worker's text; empty for none.
+            **settings: of the section Service.
+        """
+        path = self.directory / "train.py"
+        path.write_text(script)
+        variables = {
+            "PATH": f"{self.directory}/bin:/usr/bin:/bin",
+            "PYTHONPATH": os.pathsep.join(SOURCES),
+            "HERE": self.directory,
+            "DSUP_COMMAND": path if script else "",
+        }
+        lines = (f'{name}="{value}"\n' for name, value in variables.items())
+        self._env.write_text("".join(lines))
+        self._toml.write_text(options)
+        # Properties go with a unit that nobody needs any more; what it ended as stays.
+        ended = f"echo $$SERVICE_RESULT $$EXIT_STATUS >>{self.directory}/ends"
+        observed = {
+            "StandardOutput": f"append:{self.directory}/console",
+            "ExecStopPost": f"/bin/sh -c '{ended}'",
+        }
+        rows = (FAST | observed | settings).items()
+        self._drop_in.parent.mkdir(exist_ok=True)
+        self._drop_in.write_text(
+            "[Service]\n" + "".join(f"{name}={value}\n" for name, value in rows)
+        )
+        self.manager.run("systemctl", "daemon-reload")
+
+    def start(self):
+        """Start it, and wait as long as ``systemctl start`` does."""
+        self.manager.run("systemctl", "start", self.name)
+
+    def stop(self):
+        """Stop it, and wait as long as ``systemctl stop`` does."""
+        self.manager.run("systemctl", "stop", self.name)
+
+    def outer(self, inner):
+        """Return the pid, as seen outside, of a process that has this one inside."""
+        for pid in self.processes():
+            status = Path(f"/proc/{pid}/status").read_text()
+            seen = status.partition("NSpid:")[2].partition("\n")[0].split()
+            if seen[-1:] == [str(inner)]:
+                return pid
+        pytest.fail(f"no process {inner}: {self.told()}")
+
+    def kill(self, whom, signum):
+        """Send a signal to the ``guard``, its main process, or to its ``agent``."""
+        pid = self.outer(self.show("MainPID"))
+        if whom == "agent":
+            (pid,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        os.kill(int(pid), signum)
+
+    def show(self, *names):
+        """Return a property; of several, a list."""
+        wanted = [f"--property={name}" for name in names]
+        said = self.manager.run("systemctl", "show", *wanted, self.name)
+        values = dict(line.split("=", 1) for line in said.splitlines())
+        found = [values[name] for name in names]
+        return found if len(names) > 1 else found[0]
+
+    def until(self, condition):
+        """Return the first true value of condition(); fail when the time is over."""
+        return until(condition, self.told)
+
+    def comes_to(self, **properties):
+        """Wait until properties have these values."""
+        wanted = list(properties.values())
+        names = [*properties, "Id"]  # so that there are several
+        self.until(lambda: self.show(*names)[:-1] == wanted)
+
+    def told(self):
+        """Return in words how it stands and what was said."""
+        names = "ActiveState SubState Result NRestarts ExecMainStatus StatusText"
+        values = self.show(*names.split())
+        return f"{names}: {values}; console: {self.console()}"
+
+    def console(self):
+        """Return all that was said on the console."""
+        return self._read("console")
+
+    def ends(self):
+        """Return how it ended each time: the result, and the guard's exit code."""
+        return self._read("ends").splitlines()
+
+    def _read(self, name):
+        path = self.directory / name
+        return path.read_text() if path.exists() else ""
+
+    def processes(self):
+        """Return the pids, as seen outside, of all that lives in its cgroup."""
+        cgroup = self.show("ControlGroup")
+        if not cgroup:
+            return []
+        listed = self.manager.inside(f"/sys/fs/cgroup{cgroup}/cgroup.procs")
+        try:
+            return [int(pid) for pid in listed.read_text().split()]
+        except OSError:
+            return []
+
+    def files(self, pattern):
+        """Return the names of the files that its ranks made, sorted."""
+        return sorted(path.name for path in self.directory.glob(pattern))
+
+    def forget(self):
+        """Take its file away: it can not start any more."""
+        self._env.unlink(missing_ok=True)
+
+    def clean_up(self):
+        """End it however the test ended, so that the next one finds a free machine."""
+        self.manager.run("systemctl", "kill", "--signal=KILL", self.name)
+        self.forget()
+        self.stop()
+        self.manager.run("systemctl", "reset-failed", self.name)
 
 
 @pytest.fixture(scope="session")
-def system():
-    """Boot a systemd; it and all below it are gone after the tests."""
-    kept = [p for p in KEPT if p.startswith(HIDDEN) and Path(p).is_dir()]
-    process = subprocess.Popen(
-        ["unshare", *NAMESPACES, "sh", "-c", BOOT, "sh", *kept],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def manager():
+    """Boot a systemd, once."""
+    # Short, for sockets in it; readable, for services of another user.
+    shared = Path(tempfile.mkdtemp(prefix="sd-"))
+    shared.chmod(0o755)
+    made = Manager(shared)
     try:
-        yield System(process)
+        made.boot()
+        yield made
     finally:
-        process.kill()
-        process.wait()
-
-
-class Job:
-    """One instance of the unit as it is shipped, but for where its files are.
-
-    Attributes:
-        unit: its name.
-    """
-
-    def __init__(self, system, name, script, options="", drop_in=""):
-        self.system, self.unit = system, f"dsup@{name}.service"
-        # Not below /run itself: what systemd mounted there is another file system.
-        files = system.root / "run/dsup-test"
-        units = system.root / "run/systemd/system"
-        shipped = UNIT.read_text().replace("/etc/dsup/", "/run/dsup-test/")
-        (units / "dsup@.service").write_text(shipped)
-        more = units / f"{self.unit}.d"
-        shutil.rmtree(more, ignore_errors=True)
-        more.mkdir()
-        (more / "test.conf").write_text(f"[Service]\n{drop_in}\n")
-        (files / f"{name}.py").write_text(script)
-        (files / f"{name}.toml").write_text(f"nproc = 2\n{options}\n")
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        command = f"DSUP_COMMAND=/run/dsup-test/{name}.py\nPATH={path}\n"
-        (files / f"{name}.env").write_text(command)
-        system.ctl("daemon-reload")
-
-    def start(self):
-        """Start it, without waiting for READY."""
-        self.system.ctl("start", "--no-block", self.unit)
-        return self
-
-    def __getitem__(self, name):
-        """Return one of its properties."""
-        return self.system.show(self.unit, name)
-
-    def until(self, **properties):
-        """Wait until it has these properties."""
-        found = {}
-
-        def there():
-            found.update({name: self[name] for name in properties})
-            return found == properties
-
-        try:
-            self.system.until(there)
-        except AssertionError:
-            pytest.fail(f"{self.unit} has {found}, not {properties}")
-
-    def pids(self):
-        """Return what is alive in its cgroup, as pids inside."""
-        group = self["ControlGroup"].lstrip("/")
-        told = self.system.root / "sys/fs/cgroup" / group / "cgroup.procs"
-        return told.read_text().split() if group and told.exists() else []
-
-    def end(self):
-        """Leave nothing behind."""
-        self.system.ctl("kill", "--signal=SIGKILL", self.unit)
-        self.system.ctl("stop", self.unit)
-        self.system.ctl("reset-failed", self.unit)
+        made.close()
+        shutil.rmtree(shared, ignore_errors=True)
 
 
 @pytest.fixture
-def job(system, request):
-    """Give ``job(script, options, drop_in)``; it ends with the test."""
-    made: list[Job] = []
-
-    def make(script, options="", drop_in=""):
-        made.append(Job(system, f"job{len(made)}", script, options, drop_in))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.end()
+def service(manager):
+    """Give an instance of the service; nothing of it outlives the test."""
+    made = Service(manager, f"job{secrets.token_hex(3)}")
+    yield made
+    made.clean_up()

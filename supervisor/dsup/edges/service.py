@@ -1,78 +1,103 @@
-"""What a service manager is told: ready, status, stopping, and signs of life.
+"""The service manager, told how the run stands: systemd's notify protocol.
+
+The agent tells it by itself; nothing is started for it, and nobody is waited for. What
+cannot be told now (a manager that is busy, or gone) is told with the next beat, and no
+line is said about it: a manager that does not listen is no trouble of the run.
 
 Source: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 """
 
 from __future__ import annotations
 
-import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from dsup.core.printable import printable
 from dsup.core.state import NEVER
 
-_US_PER_S: Final = 1_000_000
-_STATUS_MAX_CHARS: Final = 200
+STATUS_MAX: Final = 200
+"""Characters of a status; a message may have 4096 bytes."""
+
+_RETRY_S: Final = 1.0
+_PATH_MAX_BYTES: Final = 107
+_DIGITS_MAX: Final = 20
 
 
 class Service:
-    """The service manager's ear, if there is one; nothing here blocks or fails.
-
-    The watchdog's WATCHDOG_PID names the main process, which is the guard; the unit's
-    NotifyAccess=all lets the agent speak for it.
+    """The manager that dsup was started by, if it was.
 
     Args:
         environment: what dsup was started with.
+        pids: whom the watchdog may mean: the guard, which is the service's main
+            process, and the agent.
 
     Attributes:
-        due_s: when ``beat`` is due, agent clock, seconds; ``NEVER`` without a watchdog.
+        due_s: when ``beat`` tells that the agent lives, agent clock, seconds; NEVER
+            where no watchdog waits for it.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        path = environment.get("NOTIFY_SOCKET", "")
-        self._address = f"\0{path[1:]}" if path.startswith("@") else path
-        self._every_s = _interval_s(environment)
-        self._status = ""
-        self.due_s = -NEVER if self._address and self._every_s < NEVER else NEVER
+    def __init__(self, environment: Mapping[str, str], pids: Collection[int]) -> None:
+        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+        self._every_s = _every_s(environment, pids) if self._address else NEVER
+        self.due_s = NEVER if self._every_s == NEVER else -NEVER
+        self._untold: dict[str, str] = {}
 
     def ready(self) -> None:
-        """Tell that the ranks run."""
-        self._send("READY=1")
+        """Tell that the ranks run: what was ordered after the service may start."""
+        self._tell({"READY": "1"})
 
     def status(self, text: str) -> None:
-        """Tell in a line how it stands, if that is news."""
-        if text != self._status:
-            self._status = text
-            self._send(f"STATUS={text[:_STATUS_MAX_CHARS]}")
+        """Tell how the run stands, for ``systemctl status``."""
+        self._tell({"STATUS": printable(text)[:STATUS_MAX]})
 
     def stopping(self) -> None:
-        """Tell that the run is about to end."""
-        self._send("STOPPING=1")
+        """Tell that the run is on its way out because it was asked to end."""
+        self._tell({"STOPPING": "1"})
 
     def beat(self, now_s: float) -> None:
-        """Give a sign of life, if one is due."""
+        """Tell that the agent lives, when it is due, and what could not be told before.
+
+        Args:
+            now_s: the present, agent clock, seconds.
+        """
         if now_s >= self.due_s:
-            self.due_s = now_s + self._every_s
-            self._send("WATCHDOG=1")
+            told = self._tell({"WATCHDOG": "1"})
+            self.due_s = now_s + (self._every_s if told else _RETRY_S)
+        elif self._untold:
+            self._tell({})
 
-    def _send(self, message: str) -> None:
+    def _tell(self, news: Mapping[str, str]) -> bool:
+        """Send what is new and what is untold, of each kind the latest."""
         if not self._address:
-            return
+            return False
+        self._untold |= news
+        lines = (f"{name}={value}" for name, value in self._untold.items())
+        message = "\n".join(lines).encode(errors="replace")
+        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
         try:
-            channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            with socket.socket(socket.AF_UNIX, kind) as sender:
+                sender.sendto(message, self._address)
         except OSError:
-            return
-        with channel:
-            channel.setblocking(False)
-            try:
-                channel.sendto(os.fsencode(message), self._address)
-            except (OSError, ValueError):
-                return  # nobody listens, or not now: the run does not depend on it
+            return False
+        self._untold.clear()
+        return True
 
 
-def _interval_s(environment: Mapping[str, str]) -> float:
-    """Return half of what the watchdog waits, seconds; ``NEVER`` without one."""
-    word = environment.get("WATCHDOG_USEC", "")
-    known = word.isascii() and word.isdigit() and int(word) > 0
-    return int(word) / _US_PER_S / 2 if known else NEVER
+def _address(name: str) -> bytes:
+    """Return a socket's address; empty for none, and for one of another family."""
+    address = name.encode(errors="surrogateescape")
+    if not address.startswith((b"/", b"@")) or len(address) > _PATH_MAX_BYTES:
+        return b""
+    return b"\0" + address[1:] if address.startswith(b"@") else address
+
+
+def _every_s(environment: Mapping[str, str], pids: Collection[int]) -> float:
+    """Return the seconds between beats, half of what the watchdog waits for."""
+    limit_us = environment.get("WATCHDOG_USEC", "")
+    meant = environment.get("WATCHDOG_PID", "")
+    if meant and meant not in map(str, pids):
+        return NEVER
+    if not (limit_us.isascii() and limit_us.isdigit() and len(limit_us) <= _DIGITS_MAX):
+        return NEVER
+    return int(limit_us) / 2_000_000 or NEVER
