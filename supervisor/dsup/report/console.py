@@ -15,6 +15,7 @@ from dsup.core.job import Job
 from dsup.core.output import Tone
 from dsup.core.printable import printable
 from dsup.core.state import Stage, State
+from dsup.report.sentences import spans
 
 STALL_WORTH_SAYING_S: Final = 5.0
 """A busy node makes the agent late by less than that; the journal keeps those."""
@@ -109,15 +110,8 @@ def _lines(  # noqa: C901 (one case an event)
 
 def ranks(numbers: Iterable[int]) -> str:
     """Return ``rank 1`` or ``ranks 0-2, 5``."""
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1] = [spans[-1][0], number]
-        else:
-            spans.append([number])
-    text = ", ".join("-".join(map(str, span)) for span in spans)
-    single = len(spans) == 1 and len(spans[0]) == 1
-    return f"rank {text}" if single else f"ranks {text}"
+    listed = set(numbers)
+    return f"rank{'' if len(listed) == 1 else 's'} {spans(listed)}"
 
 
 def how(status: int) -> str:
