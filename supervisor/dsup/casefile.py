@@ -19,7 +19,7 @@ from dsup.edges.kernel_log import KernelLog
 from dsup.linux import proc
 
 if TYPE_CHECKING:
-    from dsup.attribution.timeline import End
+    from dsup.attribution.timeline import End, Timeline
     from dsup.edges.counters import Counters
     from dsup.edges.heartbeats import Page
     from dsup.edges.kin import Kin
@@ -140,12 +140,25 @@ class CaseFile:
 
     def case(self) -> Case:
         """Return everything that is known now."""
-        from dsup.attribution.timeline import Standing
         from dsup.judging import Case
 
         self._kernel.drain()
-        scene, counters, kin = self.scene, self._counters, self._kin
         return Case(
+            known=self._known(),
+            notes=tuple(self._notes),
+            error_files=self.scene.error_files if self.scene else {},
+            kernel_records=self._kernel.records,
+            kernel_error=self._kernel.error,
+            kernel_lost=self._kernel.lost,
+            tails=self.tails,
+            page=self.page,
+        )
+
+    def _known(self) -> Timeline:
+        from dsup.attribution.timeline import Standing, Timeline
+
+        counters = self._counters
+        return Timeline(
             attempt=self.attempt,
             world_size=self._world_size,
             node=os.uname().nodename,
@@ -154,20 +167,13 @@ class CaseFile:
             ends=tuple(self._own_ends()),
             standing=tuple(Standing(*found) for found in self._standing),
             signalled=dict(self._signalled),
-            notes=tuple(self._notes),
-            error_files=scene.error_files if scene else {},
-            kernel_records=self._kernel.records,
-            kernel_error=self._kernel.error,
-            kernel_lost=self._kernel.lost,
-            kin=kin.pids() if kin else {},
+            kin=self._kin.pids() if self._kin else {},
             host_pids=proc.in_initial_namespace(),
             counters=tuple(counters.risen()) if counters else (),
             counters_read=counters.readable if counters else False,
             pressure=counters.pressure() if counters else None,
             cgroups=counters.cgroups if counters else {},
-            spaces=scene.spaces if scene else (),
-            tails=self.tails,
-            page=self.page,
+            spaces=self.scene.spaces if self.scene else (),
         )
 
     def close(self) -> None:

@@ -242,16 +242,16 @@ class Inquiry:
 
     def _on_answer(self, case: Case, final: bool, answer: bytes) -> None:
         self._working = False
-        if case.attempt != self.file.attempt:
+        if case.known.attempt != self.file.attempt:
             return
         verdict = _read(answer)
         if verdict is not None or self._verdict is None:
             from dsup.judging import without_judge
 
-            told = verdict or without_judge(case)
+            told = verdict or without_judge(case.known)
             self._verdict = told
             self._desk.publish(told)
-        self._post(_judged(case.attempt, verdict, final=final))
+        self._post(_judged(case.known.attempt, verdict, final=final))
         if self._again:
             self._ask()
 

@@ -14,10 +14,6 @@ from typing import Final, NamedTuple
 from dsup.attribution.judge import judge
 from dsup.attribution.timeline import (
     Beat,
-    Counter,
-    End,
-    Space,
-    Standing,
     Timeline,
 )
 from dsup.core.verdict import Evidence, Verdict
@@ -41,6 +37,7 @@ class Case(NamedTuple):
     """All that was gathered about an attempt, as it came in.
 
     Attributes:
+        known: what needs no interpretation.
         notes: ``(rank, datagram)`` in the order of arrival.
         error_files: error.json of each rank that wrote one.
         kernel_records: of /dev/kmsg, since the attempt began.
@@ -48,30 +45,14 @@ class Case(NamedTuple):
         kernel_lost: how many of its records were overwritten before they were read.
         tails: a memory file of the scribe's, as bytes; see ``decode_tails``.
         page: the heartbeat page.
-
-    The others are as in ``Timeline``.
     """
 
-    attempt: int
-    world_size: int
-    node: str
-    started_s: float
-    obstacle: tuple[str, str] | None = None
-    ends: tuple[End, ...] = ()
-    standing: tuple[Standing, ...] = ()
-    signalled: Mapping[int, float] = {}
+    known: Timeline
     notes: tuple[tuple[int, bytes], ...] = ()
     error_files: Mapping[int, bytes] = {}
     kernel_records: tuple[bytes, ...] = ()
     kernel_error: str = ""
     kernel_lost: int = 0
-    kin: Mapping[int, int] = {}
-    host_pids: bool = True
-    counters: tuple[Counter, ...] = ()
-    counters_read: bool = True
-    pressure: float | None = None
-    cgroups: Mapping[int, str] = {}
-    spaces: tuple[Space, ...] = ()
     tails: bytes = b""
     page: bytes = b""
 
@@ -85,51 +66,36 @@ def work(case: Case) -> bytes:
 def timeline(case: Case) -> Timeline:
     """Return what a case's raw evidence says."""
     records, missing = _kernel_records(case)
-    return Timeline(
-        attempt=case.attempt,
-        world_size=case.world_size,
-        node=case.node,
-        started_s=case.started_s,
-        obstacle=case.obstacle,
-        ends=case.ends,
-        standing=case.standing,
-        signalled=case.signalled,
+    return case.known._replace(
         raised=_raised(case),
         kernel=tuple(kernel.match(records)),
         kernel_log=missing,
-        kin=case.kin,
-        host_pids=case.host_pids,
-        counters=case.counters,
-        counters_read=case.counters_read,
         words=_words(case),
-        beats=_beats(case.page, case.world_size),
-        spaces=case.spaces,
-        pressure=case.pressure,
-        cgroups=case.cgroups,
+        beats=_beats(case.page, case.known.world_size),
     )
 
 
-def without_judge(case: Case) -> Verdict:
+def without_judge(known: Timeline) -> Verdict:
     """Return what is left to say where the judge gave no answer: wait statuses."""
     told = tuple(
         Evidence(
             "status", f"rank {end.rank}: {_status(end.status)}", end.rank, end.at_s
         )
-        for end in case.ends
+        for end in known.ends
         if end.status != 0
     )
     first = told[0] if told else None
     seen = f"first seen to end: {first.text}" if first else "no rank had failed"
     return Verdict(
-        attempt=case.attempt,
+        attempt=known.attempt,
         cause="unknown",
         first_ranks=(),
         certainty="unknown",
-        at_s=first.at_s if first and first.at_s else case.started_s,
+        at_s=first.at_s if first and first.at_s else known.started_s,
         summary=f"The cause is unknown, because the judge gave no answer; {seen}.",
         rule="no_judge",
         evidence=told,
-        ended_by_dsup=tuple(sorted(case.signalled)),
+        ended_by_dsup=tuple(sorted(known.signalled)),
     )
 
 
@@ -163,7 +129,7 @@ def _kernel_records(case: Case) -> tuple[list[kernel.Record], str]:
             f"{case.kernel_lost} records were overwritten" if case.kernel_lost else ""
         )
         return [record for record in parsed if record], lost
-    since_us = int(case.started_s * 1e6)
+    since_us = int(case.known.started_s * 1e6)
     lines, error = kernel_log.from_journal(since_us, JOURNAL_S)
     if error:
         return [], case.kernel_error
