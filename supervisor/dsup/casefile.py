@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -69,6 +70,7 @@ class CaseFile:
         self._ranks: dict[int, Rank] = {}
         self.pids: dict[int, int] = {}
         self._notes: list[tuple[int, bytes]] = []
+        self._told: Counter[int] = Counter()
         self._ends: list[ev.RankExited] = []
         self._standing: list[tuple[int, int, str, str]] = []
         self._signalled: dict[int, float] = {}
@@ -194,10 +196,13 @@ class CaseFile:
 
     def _read_notes(self, rank: Rank) -> None:
         for raw in notes.read(rank.notes):
-            count = sum(number == rank.rank for number, _ in self._notes)
-            if count < NOTES_MAX:
+            if self._told[rank.rank] < NOTES_MAX:
+                self._told[rank.rank] += 1
                 self._notes.append((rank.rank, raw))
                 self._tell(rank, raw)
+        if self._told[rank.rank] == NOTES_MAX:
+            self._loop.unwatch(rank.notes)
+            notes.deafen(rank.notes)
 
     def _tell(self, rank: Rank, raw: bytes) -> None:
         from dsup.facts.errors import is_communication

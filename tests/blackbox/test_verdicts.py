@@ -161,3 +161,21 @@ def test_a_launcher_around_dsup_gets_the_error_file(run):
     told = json.loads(outer.read_text())["message"]
     assert "ValueError: bad batch 17" in told["message"]
     assert told["errorCode"] == 1
+
+
+def test_a_flood_of_notes_costs_the_agent_nothing(run):
+    """A rank may send without end; its first notes count, and the run goes on."""
+    code = (
+        "import os, socket\n"
+        "s = socket.socket(fileno=int(os.environ['DSUP_NOTES'][3:]))\n"
+        "try:\n"
+        "    while True: s.send(b'{}')\n"
+        "except BrokenPipeError: pass\n"
+        "raise ValueError('after the flood')\n"
+    )
+    script = run.files / "flood.py"
+    script.write_text(code)
+    run.start("--nproc 1 --settle 0", script=script)
+
+    assert run.ended(15) == 1
+    assert "ValueError: after the flood" in verdict_of(run)["summary"]

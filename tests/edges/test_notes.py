@@ -66,3 +66,42 @@ def test_the_descriptor_stays_open_though_the_rank_has_gone(channel):
 
     assert notes.read(fd) == []
     os.fstat(fd)
+
+
+def test_a_descriptor_that_a_note_carries_is_not_taken(channel):
+    """A rank can not fill the agent's table of descriptors."""
+    fd, rank = channel
+    before = os.listdir("/proc/self/fd")
+    socket.send_fds(rank, [b"note"], [rank.fileno()] * 9)
+
+    assert notes.read(fd) == [b"note"]
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_socket_that_the_rank_has_reset_is_no_error(channel):
+    """A rank may do with its end what it likes."""
+    fd, rank = channel
+    rank.send(b"before")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind("")
+        rank.connect(other.getsockname())
+
+    assert [notes.read(fd), notes.read(fd)] == [[b"before"], []]
+
+
+def test_a_blocking_socket_does_not_block_either():
+    """Reading never waits, however the descriptor is set."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        assert notes.read(ours.fileno()) == []
+
+
+def test_a_deafened_socket_keeps_nobody_waiting(channel):
+    """A rank that floods gets an error of its own, and the agent has peace."""
+    fd, rank = channel
+    rank.send(b"one")
+    notes.deafen(fd)
+
+    with pytest.raises(BrokenPipeError):
+        rank.send(b"another")
+    os.fstat(fd)

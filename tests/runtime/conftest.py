@@ -1,9 +1,11 @@
 """Real workers and real heartbeat pages for the tests of the runtime."""
 
+import contextlib
 import fcntl
 import json
 import mmap
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -58,7 +60,7 @@ class Page:
 class Worker(subprocess.Popen):
     """A process that runs a script (or a whole command) and is talked to by lines."""
 
-    def __init__(self, script, *, env=None, page=None, **popen):
+    def __init__(self, script, *, env=None, page=None, pass_fds=(), **popen):
         command = [sys.executable, "-c", script] if isinstance(script, str) else script
         super().__init__(
             command,
@@ -68,7 +70,7 @@ class Worker(subprocess.Popen):
                 **(page.environment() if page else {}),
                 **(env or {}),
             },
-            pass_fds=(page.fd,) if page else (),
+            pass_fds=((page.fd,) if page else ()) + pass_fds,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -89,6 +91,43 @@ class Worker(subprocess.Popen):
         """Return (exit status, stdout, stderr) once it has ended."""
         stdout, stderr = self.communicate(timeout=PATIENCE_S)
         return self.returncode, stdout, stderr
+
+
+BARE = os.path.realpath(sys.executable)
+"""Outside of any virtual environment, for there is no user's own site within one."""
+
+
+def run_python(script, environment, fds=(), cwd=None, python=sys.executable):
+    """Run a script to its end; its output is text."""
+    return subprocess.run(
+        [python, "-c", script],
+        env={"PATH": os.environ["PATH"], **environment},
+        pass_fds=fds,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=15,
+        check=False,
+    )
+
+
+def run_rank(script, *, bootstrap="0", more=(), **where):
+    """Run a script as a rank; return its result and the notes that it sent."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        environment = {
+            "PYTHONPATH": contract.BOOTSTRAP_DIR,
+            contract.BOOTSTRAP: bootstrap,
+            contract.NOTES: contract.format_notes(theirs.fileno()),
+            **dict(more),
+        }
+        result = run_python(script, environment, [theirs.fileno()], **where)
+        ours.setblocking(False)
+        notes = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                notes.append(json.loads(ours.recv(contract.NOTE_MAX_BYTES)))
+        return result, notes
 
 
 @pytest.fixture
@@ -134,3 +173,35 @@ def run(start):
         return start(script, **options).finish()
 
     return run_worker
+
+
+@pytest.fixture
+def alone():
+    """Run a script as Python alone does, with the given variables."""
+    return run_python
+
+
+@pytest.fixture
+def told():
+    """Run a script as a rank; return its result and the notes that it sent."""
+    return run_rank
+
+
+@pytest.fixture
+def bare():
+    """Return a Python outside of virtual environments: these have no user site."""
+    return BARE
+
+
+@pytest.fixture
+def early(tmp_path):
+    """Have code run before the bootstrap; return the variables that see to it."""
+
+    def write(code):
+        site = tmp_path / "lib/python{}.{}/site-packages".format(*sys.version_info)
+        site.mkdir(parents=True)
+        (site / "early.py").write_text(code)
+        (site / "early.pth").write_text("import early\n")
+        return {"PYTHONUSERBASE": str(tmp_path)}
+
+    return write

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -259,8 +260,21 @@ def test_multiprocessing_works_as_ever(run, tmp_path, method, name):
     )
 
 
-def test_older_interpreters_can_read_it():
+@pytest.mark.parametrize("name", ["sitecustomize.py", "_dsup_notes.py"])
+def test_older_interpreters_can_read_it(name):
     """A job may have a Python older than dsup's own: 3.8 at least is understood."""
-    source = Path(BOOTSTRAP, "sitecustomize.py").read_text()
+    source = Path(BOOTSTRAP, name).read_text()
 
     ast.parse(source, feature_version=(3, 8))
+
+
+def test_with_notes_user_code_sees_the_socket_and_nothing_else(run, tmp_path):
+    """A variable and a descriptor that other programs do not get are all there is."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        notes = {contract.NOTES: contract.format_notes(theirs.fileno())}
+        fds = {"pass_fds": (theirs.fileno(),)}
+        _, without, _ = run(SEE, env=plain(str(tmp_path)) | notes, **fds)
+        _, with_dsup, _ = run(SEE, env=bootstrapped(str(tmp_path)) | notes, **fds)
+
+    assert json.loads(with_dsup) == json.loads(without)

@@ -1,48 +1,9 @@
-"""What the bootstrap's hooks tell the agent, and that nobody else sees any of it."""
+"""What the bootstrap's hooks tell the agent of an exception that nobody caught."""
 
-import contextlib
-import json
 import os
-import signal
-import socket
-import subprocess
-import sys
+import time
 
 import pytest
-
-from dsup_runtime import contract
-
-
-def run(script, environment, fds=()):
-    """Run a script to its end; its output is text."""
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PATH": os.environ["PATH"], **environment},
-        pass_fds=fds,
-        capture_output=True,
-        text=True,
-        timeout=15,
-        check=False,
-    )
-
-
-def told(script, *, bootstrap="0"):
-    """Run a script as a rank; return its result and the notes that it sent."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with ours, theirs:
-        environment = {
-            "PYTHONPATH": contract.BOOTSTRAP_DIR,
-            contract.BOOTSTRAP: bootstrap,
-            contract.NOTES: contract.format_notes(theirs.fileno()),
-        }
-        result = run(script, environment, [theirs.fileno()])
-        ours.setblocking(False)
-        notes = []
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                notes.append(json.loads(ours.recv(contract.NOTE_MAX_BYTES)))
-        return result, notes
-
 
 RAISES = """
 def work():
@@ -54,15 +15,127 @@ work()
 """
 
 
-def test_an_exception_is_told_with_its_place_and_causes():
+def test_an_exception_is_told_with_its_place_and_causes(told):
     """Type, text, frame, pid and what it was raised from are in the note."""
     _, [note] = told(RAISES)
 
     assert (note["type"], note["text"]) == ("ValueError", "bad batch 17")
     assert (note["file"], note["line"], note["function"]) == ("<string>", 6, "work")
     assert (note["thread"], note["causes"]) == ("", [["KeyError", "'label'"]])
-    assert note["at_ns"] > 0
     assert note["pid"] != os.getpid()
+
+
+def test_the_time_is_when_the_hook_began(told):
+    """It is the agent's clock, in nanoseconds; what the note costs comes after it."""
+    before = time.monotonic_ns()
+    result, [note] = told(
+        "import time\n"
+        "class Late(Exception):\n"
+        " def __str__(self): return str(time.monotonic_ns())\n"
+        "raise Late"
+    )
+
+    assert before < note["at_ns"] < int(note["text"]) < time.monotonic_ns()
+    assert result.returncode == 1
+
+
+PLACES = {
+    "a call into the standard library": ("import json\njson.loads('{')", 2, "<module>"),
+    "a callback from it": (
+        "import functools\ndef f(a, b): 1/0\nfunctools.reduce(f, 'ab')\n",
+        2,
+        "f",
+    ),
+    "a syntax error": ("import broken", 2, ""),
+}
+
+
+@pytest.mark.parametrize(("script", "line", "function"), PLACES.values(), ids=PLACES)
+def test_the_place_is_where_the_user_can_mend_it(
+    told, tmp_path, script, line, function
+):
+    """The innermost frame of the user's own code, not a library's."""
+    (tmp_path / "broken.py").write_text("x = 1\ny = (\n")
+    _, [note] = told(script, cwd=tmp_path)
+
+    assert (note["line"], note["function"]) == (line, function)
+    assert note["file"].endswith(("<string>", "/broken.py"))
+
+
+CHAINS = {
+    "raised from": ("raise E1 from E0", ["E0"]),
+    "raised while": ("try:\n  raise E0\n except E: raise E1", ["E0"]),
+    "raised from none": ("try:\n  raise E0\n except E: raise E1 from None", []),
+    "a circle": ("E0.__cause__ = E1\n E1.__cause__ = E0\n raise E1", ["E0"]),
+    "a long chain": (
+        "for n in range(9):\n  e = E(f'E{9 - n}'); e.__cause__ = E1; E1 = e\n raise E1",
+        ["E2", "E3", "E4", "E5"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("chain", "causes"), CHAINS.values(), ids=CHAINS)
+def test_what_it_came_from_is_told_nearest_first(told, chain, causes):
+    """As Python's traceback tells it, but no more than four."""
+    script = (
+        f"E = OSError\nE0, E1 = E('E0'), E('E1')\ndef f(E0, E1):\n {chain}\nf(E0, E1)"
+    )
+    _, [note] = told(script)
+
+    assert note["causes"] == [["OSError", text] for text in causes]
+
+
+ODD = {
+    "a text that cannot be had": (
+        "class E(Exception):\n def __str__(self): raise SystemExit(5)\nraise E",
+        {"type": "E", "text": "<exception str() failed>"},
+    ),
+    "a cause that cannot be had": (
+        "class E(Exception):\n @property\n def __cause__(self): 1/0\nraise E('x')",
+        {"type": "E", "text": "x", "causes": []},
+    ),
+    "no text in its bytes": (
+        "raise ValueError('a\\udc80b')",
+        {"text": "a\\udc80b"},
+    ),
+    "quotes and control characters": (
+        "raise ValueError('\\x00\\x1b\\n\"\\\\\\'')",
+        {"text": "\x00\x1b\n\"\\'"},
+    ),
+    "a type of a package": (
+        "class E(Exception): pass\nE.__module__ = 'torch'\nraise E",
+        {"type": "torch.E"},
+    ),
+    "no memory": (
+        (
+            "from resource import RLIMIT_AS, setrlimit\n"
+            "setrlimit(RLIMIT_AS, (1 << 28, 1 << 28))\n"
+            "bytearray(1 << 30)"
+        ),
+        {"type": "MemoryError", "text": ""},
+    ),
+    "no stack": ("def f(): f()\nf()", {"type": "RecursionError", "function": "f"}),
+    "no environment": ("import os\nos.environ.clear()\n1/0", {"line": 3}),
+    "no descriptor": (
+        (
+            "import os, resource, socket\n"
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (99, 99))\n"
+            "while True: os.dup(1)"
+        ),
+        {"type": "OSError", "text": "[Errno 24] Too many open files"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "expected"), ODD.values(), ids=ODD)
+def test_a_rank_in_trouble_can_still_tell(told, alone, script, expected):
+    """The note comes, and the user sees what Python alone would show."""
+    result, [note] = told(script)
+    plain = alone(script, {})
+
+    assert note.items() >= expected.items()
+    assert (result.returncode, result.stdout) == (plain.returncode, plain.stdout)
+    assert result.stderr == plain.stderr
 
 
 THREAD = """
@@ -72,111 +145,75 @@ def work():
 thread = threading.Thread(target=work, name="prefetch")
 thread.start(); thread.join()
 """
+PRELOADED = """
+import threading
+earlier = threading.excepthook
+def hook(args):
+    print("seen", args.exc_type.__name__)
+    earlier(args)
+threading.excepthook = hook
+"""
 
 
-def test_an_exception_in_a_thread_is_told_with_its_name():
+def test_an_exception_in_a_thread_is_told_with_its_name(told, alone):
     """The process lives on, and that a thread died is known all the same."""
     result, [note] = told(THREAD)
 
-    assert result.returncode == 0
     assert (note["type"], note["thread"]) == ("RuntimeError", "prefetch")
+    assert (result.returncode, result.stderr) == (0, alone(THREAD, {}).stderr)
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(RAISES, id="an exception"),
-        pytest.param("import sys; sys.exit(3)", id="an exit code"),
-        pytest.param("import sys; sys.exit('because')", id="an exit with a text"),
-        pytest.param("raise KeyboardInterrupt", id="an interrupt"),
-        pytest.param("class E(Exception):\n def __str__(self): 1/0\nraise E", id="str"),
-        pytest.param("def f(): f()\nf()", id="no stack left"),
-        pytest.param(
-            "import sys\nsys.excepthook = lambda *_: print(7)\n1/0",
-            id="a hook of its own",
-        ),
-        pytest.param("import os\nos.environ.clear()\n1/0", id="no environment"),
-        pytest.param("import os\nos.closerange(3, 99)\n1/0", id="no descriptor"),
-    ],
-)
-def test_a_user_sees_what_python_alone_would_show(script):
-    """Output and exit code are the same to the byte."""
-    alone = run(script, {})
-    with_dsup, _ = told(script)
+def test_a_hook_of_threads_that_was_there_first_still_runs(told, alone, early, bare):
+    """Something before the bootstrap may have imported threading and set its hook."""
+    more = early(PRELOADED)
+    result, [note] = told(THREAD, more=more, python=bare)
+    plain = alone(THREAD, more, python=bare)
 
-    assert with_dsup.stderr == alone.stderr
-    assert (with_dsup.stdout, with_dsup.returncode) == (alone.stdout, alone.returncode)
+    assert (note["type"], note["thread"]) == ("RuntimeError", "prefetch")
+    assert (result.returncode, result.stdout) == (0, "seen RuntimeError\n")
+    assert (plain.stdout, plain.stderr) == (result.stdout, result.stderr)
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param("import sys; sys.exit(3)", id="an exit"),
-        pytest.param("raise KeyboardInterrupt", id="an interrupt"),
-        pytest.param("pass", id="success"),
-        pytest.param(
-            "import os\nfd = int(os.environ['DSUP_NOTES'][3:])\n"
-            "os.dup2(os.open('/dev/null', 1), fd)\n1/0",
-            id="another file has the number",
-        ),
-    ],
-)
-def test_nothing_is_told_of(script):
-    """No exception was left uncaught, or there is nobody to tell."""
-    assert told(script)[1] == []
+NAMELESS = """
+import threading
+class Thread(threading.Thread):
+    name = property(lambda self: 1 / 0, lambda self, name: None)
+    def run(self): raise OSError
+thread = Thread()
+thread.start(); thread.join()
+"""
 
 
-def test_a_text_without_end_is_cut():
-    """A note stays within its limit, however much an exception says."""
-    _, [note] = told("raise ValueError('x' * 10_000_000)")
+def test_no_thread_is_taken_for_the_main_one(told):
+    """Python's own hook fails at this name, and hands that to the main one's hook."""
+    _, notes = told(NAMELESS)
 
-    assert 1000 < len(note["text"]) < contract.NOTE_MAX_BYTES
-
-
-def test_a_full_socket_holds_nobody_up():
-    """A rank that cannot tell prints its traceback and ends."""
-    flood = (
-        "import os, socket\n"
-        "s = socket.socket(fileno=os.dup(int(os.environ['DSUP_NOTES'][3:])))\n"
-        "s.setblocking(False)\n"
-        "try:\n while True: s.send(b'{}')\nexcept BlockingIOError: pass\n"
-        "raise ValueError('told nobody')"
-    )
-    result, notes = told(flood)
-
-    assert result.returncode == 1
-    assert "ValueError: told nobody" in result.stderr
-    assert {} in notes
+    assert [(note["type"], note["thread"]) for note in notes] == [
+        ("OSError", "?"),
+        ("ZeroDivisionError", "?"),
+    ]
 
 
-SEGFAULT = "import ctypes; ctypes.string_at(0)"
+def test_a_forked_process_tells_for_itself(told):
+    """Its pid says that it is not the rank."""
+    script = "import os\nif os.fork(): os.wait()\nraise ValueError(str(os.getpid()))"
+    _, notes = told(script)
+
+    assert len({note["pid"] for note in notes}) == 2
+    assert all(note["text"] == str(note["pid"]) for note in notes)
 
 
-@pytest.mark.parametrize(
-    ("bootstrap", "printed"),
-    [("0", True), ("0:no-faulthandler", False)],
-    ids=["armed", "not wanted"],
-)
-def test_a_crash_prints_where_python_was(bootstrap, printed):
-    """With the fault handler stderr has the stack; without it the kernel has a line."""
-    result, _ = told(SEGFAULT, bootstrap=bootstrap)
-
-    assert result.returncode == -signal.SIGSEGV
-    assert ("Fatal Python error: Segmentation fault" in result.stderr) is printed
-
-
-@pytest.mark.torch
-@pytest.mark.slow
-def test_torchs_own_hook_keeps_both_its_prefix_and_the_note():
-    """Torch wraps the hook once a group exists; the note still comes."""
+@pytest.mark.parametrize("letter", ["x", "\\U0001f600", "\\x00"])
+def test_a_text_without_end_is_cut(told, letter):
+    """A note stays within its limit, whatever an exception and its causes say."""
     script = (
-        "import os, torch.distributed as dist\n"
-        "os.environ.update(RANK='0', WORLD_SIZE='1', MASTER_ADDR='127.0.0.1',"
-        " MASTER_PORT='0')\n"
-        "dist.init_process_group('gloo')\n"
-        "raise ValueError('told twice')"
+        f"def f(n):\n text = 'begin' + '{letter}' * 1_000_000 + 'end'\n"
+        " if n: \n  try: f(n - 1)\n  except OSError as e: raise OSError(text) from e\n"
+        " raise OSError(text)\nf(5)"
     )
-    result, [note] = told(script)
+    _, [note] = told(script)
 
-    assert "[rank0]: ValueError: told twice" in result.stderr
-    assert note["text"] == "told twice"
+    assert note["text"].startswith("begin")
+    assert note["text"].endswith("end")
+    assert len(note["text"].encode()) <= 8192
+    assert len(note["causes"]) == 4

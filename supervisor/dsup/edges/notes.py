@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import Final
 
@@ -22,7 +23,9 @@ def read(fd: int) -> list[bytes]:
     channel = socket.socket(fileno=fd)
     try:
         for _ in range(_READ_MAX):
-            raw, _, flags, _ = channel.recvmsg(contract.NOTE_MAX_BYTES)
+            raw, _, flags, _ = channel.recvmsg(
+                contract.NOTE_MAX_BYTES, 0, socket.MSG_DONTWAIT
+            )
             if not flags & socket.MSG_TRUNC:
                 found.append(raw)
     except OSError:  # none is left, or the rank's end has gone
@@ -30,3 +33,18 @@ def read(fd: int) -> list[bytes]:
     finally:
         channel.detach()
     return found
+
+
+def deafen(fd: int) -> None:
+    """Take no more notes; who sends on gets EPIPE, and does not wait for a reader.
+
+    Args:
+        fd: our end of a rank's socket; it stays open, and what waits is dropped.
+    """
+    channel = socket.socket(fileno=fd)
+    with contextlib.suppress(OSError):
+        channel.shutdown(socket.SHUT_RD)
+        # One that waits for room hears of it only when room is made.
+        while channel.recv(1, socket.MSG_DONTWAIT):
+            continue
+    channel.detach()

@@ -1,17 +1,23 @@
-"""What a worker's note or its error.json says: untrusted JSON as a typed fact."""
+"""What a note, or an error.json, says: untrusted JSON as a typed fact. Pure."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Final
 
+from dsup.core.printable import printable
 from dsup.facts.raised import Raised
 
 TEXT_MAX_CHARS: Final = 2000
 NAME_MAX_CHARS: Final = 200
 PATH_MAX_CHARS: Final = 1024
 CAUSES_MAX: Final = 4
+_VERSION: Final = 1
 _MAX_NS: Final = 2**63
+_ELLIPSIS: Final = " ... "
+_STACK_MAX_CHARS: Final = 16_384
+_ENDINGS: Final = ("error", "exception", "timeout", "interrupt", "exit")
+"""How names of exceptions end: a message of the user's own may begin with any word."""
 
 
 def decode_note(rank: int, raw: bytes) -> Raised | None:
@@ -22,13 +28,15 @@ def decode_note(rank: int, raw: bytes) -> Raised | None:
         raw: the datagram.
     """
     fields = _loads(raw)
-    if fields.get("kind") != "raised" or not isinstance(fields.get("type"), str):
+    kind = _word(fields.get("type"), NAME_MAX_CHARS)
+    told = fields.get("kind") == "raised" and fields.get("v") == _VERSION
+    if not told or not kind:
         return None
     at_ns = _number(fields.get("at_ns"), _MAX_NS)
     return Raised(
         rank=rank,
-        type=_word(fields["type"], NAME_MAX_CHARS),
-        text=_word(fields.get("text"), TEXT_MAX_CHARS),
+        type=kind,
+        text=_text(fields.get("text")),
         caught_s=at_ns / 1e9 if at_ns else None,
         source="note",
         pid=_number(fields.get("pid"), 2**31),
@@ -49,6 +57,7 @@ def decode_error_file(rank: int, raw: bytes) -> Raised | None:
     """
     message = _loads(raw).get("message")
     stack = ""
+    recorded = isinstance(message, dict)
     if isinstance(message, dict):
         extra = message.get("extraInfo")
         found = extra.get("py_callstack") if isinstance(extra, dict) else ""
@@ -56,13 +65,13 @@ def decode_error_file(rank: int, raw: bytes) -> Raised | None:
         message = message.get("message")
     if not isinstance(message, str) or not message.strip():
         return None
-    kind, colon, text = message.partition(": ")
-    named = colon and kind.isascii() and kind.replace(".", "").isidentifier()
+    kind, _, text = message.partition(":")
+    named = _is_type(kind) and (recorded or kind.lower().endswith(_ENDINGS))
     file, line, function = _place(stack)
     return Raised(
         rank=rank,
-        type=kind[:NAME_MAX_CHARS] if named else "Exception",
-        text=(text if named else message)[:TEXT_MAX_CHARS],
+        type=kind if named else "Exception",
+        text=_text(text.strip() if named else message),
         caught_s=None,
         source="error_file",
         file=file,
@@ -71,16 +80,25 @@ def decode_error_file(rank: int, raw: bytes) -> Raised | None:
     )
 
 
+def _is_type(word: str) -> bool:
+    parts = word.split(".") if len(word) <= NAME_MAX_CHARS and word.isascii() else [""]
+    return all(part.isidentifier() for part in parts)
+
+
 def _place(stack: str) -> tuple[str, int | None, str]:
     """Return file, line and function of the innermost frame of the user's code."""
-    found: tuple[str, int | None, str] = ("", None, "")
-    for row in stack[-16_384:].splitlines():
+    innermost: tuple[str, int | None, str] = ("", None, "")
+    found = innermost
+    for row in stack[-_STACK_MAX_CHARS:].splitlines():
         file, quote, rest = row.strip().removeprefix('File "').partition('", line ')
         number, _, function = rest.partition(", in ")
-        user = "/site-packages/" not in file and "/lib/python" not in file
-        if quote and number.isascii() and number.isdigit() and user:
-            found = (file[:PATH_MAX_CHARS], int(number[:9]), function[:NAME_MAX_CHARS])
-    return found
+        if not quote or not (number.isascii() and number.isdigit()):
+            continue
+        line = int(number[:9])
+        innermost = _word(file, PATH_MAX_CHARS), line, _word(function, NAME_MAX_CHARS)
+        if "/site-packages/" not in file and "/lib/python3" not in file:
+            found = innermost
+    return found if found[0] else innermost
 
 
 def _loads(raw: bytes) -> dict[str, Any]:
@@ -92,7 +110,25 @@ def _loads(raw: bytes) -> dict[str, Any]:
 
 
 def _word(value: object, limit: int) -> str:
-    return value[:limit] if isinstance(value, str) else ""
+    """Return a printable text of one line, cut at its end."""
+    return printable(value[:limit])[:limit] if isinstance(value, str) else ""
+
+
+def _text(value: object) -> str:
+    """Return a printable text that keeps its lines, without its middle if it is long.
+
+    What came out of a helper's traceback has its message in the last line.
+    """
+    if not isinstance(value, str):
+        return ""
+    if len(value) > TEXT_MAX_CHARS:
+        value = value[:TEXT_MAX_CHARS] + value[-TEXT_MAX_CHARS:]
+    lines = (printable(line.expandtabs(4)) for line in value.splitlines())
+    text = "\n".join(lines)
+    if len(text) <= TEXT_MAX_CHARS:
+        return text
+    half = (TEXT_MAX_CHARS - len(_ELLIPSIS)) // 2
+    return text[:half] + _ELLIPSIS + text[-half:]
 
 
 def _number(value: object, limit: int) -> int | None:
@@ -104,7 +140,7 @@ def _causes(value: object) -> tuple[tuple[str, str], ...]:
         return ()
     pairs = [pair for pair in value[:CAUSES_MAX] if isinstance(pair, list)]
     return tuple(
-        (_word(pair[0], NAME_MAX_CHARS), _word(pair[1], TEXT_MAX_CHARS))
+        (_word(pair[0], NAME_MAX_CHARS), _text(pair[1]))
         for pair in pairs
         if len(pair) == 2  # noqa: PLR2004 (type and text)
     )

@@ -13,10 +13,6 @@ It runs in interpreters that dsup does not know: standard library only, any Pyth
 import os
 import sys
 
-TYPE_CHECKING = False  # as type checkers know it; importing typing costs too much
-if TYPE_CHECKING:
-    from types import TracebackType
-
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9
 
@@ -57,78 +53,38 @@ def _die_with(agent: str) -> None:
 
 def _arm_faulthandler() -> None:
     """Have a crash print where Python was, on stderr."""
+    if sys.stderr is None:
+        return  # it is closed, and its number may become any file's
     try:
         import faulthandler
 
         if not faulthandler.is_enabled():
             faulthandler.enable(2)
     except Exception:  # noqa: BLE001, S110
-        # An interpreter without it, or a closed stderr: the script must run all the
-        # same, it just says less when it crashes.
+        # An interpreter without it: the script must run all the same, it just says less
+        # when it crashes.
         pass
 
 
-def _install_hooks(notes: str, directory: str) -> None:  # noqa: PLR0915 (closures)
-    """Have uncaught exceptions told to the agent first; then all is as ever.
+def _install_hooks(notes: str) -> None:
+    """Have the agent told of exceptions that nobody catches."""
+    try:
+        import _dsup_notes  # type: ignore[import-not-found]
 
-    The hooks are closures: the globals of ``__main__`` may be gone when they run. The
-    module that words the note is imported when there is something to tell.
-    """
-    import _thread
-
-    print_it = sys.excepthook
-    print_threads = _thread._excepthook  # noqa: SLF001 (what threading imports)
-
-    def tell(
-        value: "BaseException | None", trace: "TracebackType | None", thread: str
-    ) -> None:
-        try:
-            import time
-
-            at_ns = time.monotonic_ns()
-            sys.path.insert(0, directory)
-            try:
-                import _dsup_notes  # type: ignore[import-not-found]
-            finally:
-                sys.path.remove(directory)
-            _dsup_notes.tell(value, trace, thread, (at_ns, notes))
-        except BaseException:  # noqa: BLE001, S110
-            # Out of memory, out of stack, in the middle of the interpreter's end:
-            # nothing may keep the user's traceback from being printed.
-            pass
-
-    def excepthook(
-        kind: "type[BaseException]", value: BaseException, trace: "TracebackType | None"
-    ) -> None:
-        if kind is not KeyboardInterrupt:
-            tell(value, trace, "")
-        print_it(kind, value, trace)
-
-    def thread_excepthook(args: "_thread._ExceptHookArgs") -> None:
-        if args.exc_type is not SystemExit:
-            name = args.thread.name if args.thread is not None else "?"
-            tell(args.exc_value, args.exc_traceback, name)
-        print_threads(args)
-
-    sys.excepthook = excepthook
-    # threading takes its hook from here when it is imported; it may have been.
-    _thread._excepthook = thread_excepthook  # noqa: SLF001
-    if "threading" in sys.modules:
-        import threading
-
-        threading.excepthook = thread_excepthook
-        threading._excepthook = thread_excepthook  # type: ignore[attr-defined]  # noqa: SLF001
+        del sys.modules["_dsup_notes"]
+        _dsup_notes.install(notes)
+    except Exception:  # noqa: BLE001, S110
+        # Half an installation, or an interpreter with other hooks: the agent hears
+        # less, and the script runs.
+        pass
 
 
-_directory = os.path.dirname(os.path.abspath(__file__))
-_remove_directory(_directory)
 _agent, _, _wish = os.environ.pop("DSUP_BOOTSTRAP", "").partition(":")
 _die_with(_agent)
 if _wish != "no-faulthandler":
     _arm_faulthandler()
-_notes = os.environ.get("DSUP_NOTES")
-if _notes:
-    _install_hooks(_notes, _directory)
+_install_hooks(os.environ.get("DSUP_NOTES", ""))
+_remove_directory(os.path.dirname(os.path.abspath(__file__)))
 
 # The user's own sitecustomize, if any, takes this module's place. If there is none, or
 # it fails, the error goes to Python's site module as it would without dsup.
