@@ -80,6 +80,15 @@ def test_an_exception_on_stderr_with_another_exit_code(incident):
     )
 
 
+def test_a_printed_text_drains_no_node(incident):
+    """What a rank handled and printed before it left with its own code is its affair."""
+    story = incident().lost(0, 1, 3).ended(2, 7)
+    story.showed(2, "OSError", "CUDA error: uncorrectable ECC error encountered")
+
+    assert story.verdict.cause == "python_exception"
+    assert story.verdict.status == 7
+
+
 def test_the_same_exception_everywhere_blames_no_rank(incident):
     """A failure of all ranks at one place is named as such."""
     story = incident()

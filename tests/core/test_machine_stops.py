@@ -146,7 +146,7 @@ def test_a_stop_while_settling_ends_the_others(node):
     node.settling().signalled(INT)
 
     assert node.stage is Stage.TERMINATING
-    assert node.commands == signal_ranks(0, 2, signum=INT)
+    assert node.commands[:1] == signal_ranks(0, 2, signum=INT)
 
 
 def test_a_stop_while_ranks_are_being_ended_prevents_the_restart(node):
@@ -234,3 +234,11 @@ def test_a_stop_that_comes_while_killing_changes_no_limit(node):
 
     assert (node.stage, node.commands) == (Stage.KILLING, ())
     assert node.due_in_s == due_in_s - 1
+
+
+def test_a_stop_while_settling_does_not_lose_the_verdict(node):
+    """The rank that failed first is judged, though the run ends as a stop."""
+    node.settling().signalled(15)
+
+    assert cmd.Judge("judge", 0, final=False) in node.commands
+    assert node.exited(0, -15).exited(2, -15).emptied().exit_code == 143

@@ -110,7 +110,7 @@ def raised(timeline: Timeline) -> Verdict | None:
     )
     return Verdict(
         timeline.attempt,
-        cause_told(timeline, one),
+        "python_exception" if _handled(first) else cause_told(timeline, one),
         ranks,
         _certainty(told),
         first.from_s if first.told and first.told.caught_s else first.until_s,
@@ -122,19 +122,29 @@ def raised(timeline: Timeline) -> Verdict | None:
     )
 
 
+def _handled(account: Account) -> bool:
+    """Return whether what was printed cannot have ended the rank: its code differs.
+
+    Somebody caught it, printed it, and ended with a code of his own: that code is what
+    counts, and no node is drained for a printed text.
+    """
+    one = account.told
+    return one is not None and one.source not in TOLD and account.status not in {1, -6}
+
+
 def _sentence(timeline: Timeline, account: Account) -> str:
     """Return what one rank did, in the words of its cause."""
     one = account.told
     if one is None:
         return ""
     who, cause = f"Rank {account.rank}", cause_told(timeline, one)
+    if _handled(account):
+        code = status_text(account.status)
+        return f"{who} ended with {code}, its {one.source} shows {exception(one)}"
     if cause == "dataloader_worker":
         return f"{who} lost {_loader_worker(one)}"
     if cause == "cuda_oom":
         return f"{who} ran out of GPU memory: {message(one)}{_in(one)}"
-    if one.source not in TOLD and account.status not in {1, -6}:
-        code = status_text(account.status)
-        return f"{who} ended with {code}, its {one.source} shows {exception(one)}"
     return f"{who} {_verb(one)} {exception(one)}"
 
 

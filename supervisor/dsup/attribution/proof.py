@@ -14,7 +14,7 @@ from dsup.attribution.accounts import (
 )
 from dsup.attribution.timeline import Counter, Space, Standing, Timeline
 from dsup.attribution.wording import exception, gib, one_line, status_text
-from dsup.core.verdict import Evidence, Source
+from dsup.core.verdict import LOOKED_AT, Evidence, Source
 from dsup.facts.kernel import KernelFault
 from dsup.facts.output import LastWords
 from dsup.facts.raised import Raised
@@ -159,7 +159,7 @@ def looked_at(timeline: Timeline, cited: Iterable[Evidence]) -> tuple[Evidence, 
         (line,) = of_fault(fault, None)
         if line.text not in known:
             why = _why_not(timeline, fault)
-            text = one_line(f"looked at, {why}: {line.text}")
+            text = one_line(f"{LOOKED_AT}, {why}: {line.text}")
             unused.append(line._replace(text=text))
     return tuple(unused[:LOOKED_AT_MAX])
 

@@ -44,9 +44,9 @@ def terminate(state: State, at_s: float, signum: int) -> Decision:
     return terminating, (signal_all(state, signum),)
 
 
-def terminate_failed(state: State, at_s: float) -> Decision:
+def terminate_failed(state: State, at_s: float, signum: int = SIGTERM) -> Decision:
     """End what is left of a failed attempt, and have judged what was seen so far."""
-    terminating, orders = terminate(state, at_s, SIGTERM)
+    terminating, orders = terminate(state, at_s, signum)
     return terminating, (*orders, _judge(state))
 
 

@@ -248,7 +248,9 @@ def _on_signalled(state: State, event: ev.Signalled) -> Decision:
 
 def _first_stop(state: State, event: ev.Signalled) -> Decision:
     match state.stage:
-        case Stage.RUNNING | Stage.SETTLING if state.alive:
+        case Stage.SETTLING if state.alive:
+            return enter.terminate_failed(state, event.at_s, event.signum)
+        case Stage.RUNNING if state.alive:
             return enter.terminate(state, event.at_s, event.signum)
         case Stage.TERMINATING if state.succeeded:
             return enter.kill(state, event.at_s)

@@ -22,6 +22,9 @@ Source: TypeAlias = Literal[
 
 SUMMARY_MAX_CHARS: Final = 300
 
+LOOKED_AT: Final = "looked at"
+"""How the text of a piece of evidence begins that proves nothing."""
+
 
 class Evidence(NamedTuple):
     """One thing that bears on the cause.

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from dsup.core.output import Tone
-from dsup.core.verdict import Evidence, Verdict
+from dsup.core.verdict import LOOKED_AT, Evidence, Verdict
 from dsup.report.columns import Columns, width
 from dsup.report.sentences import clock, spans, told, victims
 from dsup_runtime import contract
@@ -233,12 +233,17 @@ def _proof(verdict: Verdict, columns: Columns, room: int) -> list[str]:
 
 
 def _shown(verdict: Verdict) -> list[Evidence]:
-    """Return the evidence without all but the last words of the ranks."""
+    """Return the evidence without all but the last words of the ranks.
+
+    Nor is anything shown that was looked at and is no proof: cut to a line's width, it
+    would read as one.
+    """
     words = [e for e in verdict.evidence if e.source in _STREAMS]
     return [
         e
         for e in verdict.evidence
-        if e.source not in _STREAMS or e in words[-LAST_WORDS:]
+        if (e.source not in _STREAMS or e in words[-LAST_WORDS:])
+        and not e.text.startswith(LOOKED_AT)
     ]
 
 
