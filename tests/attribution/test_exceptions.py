@@ -81,7 +81,7 @@ def test_an_exception_on_stderr_with_another_exit_code(incident):
 
 
 def test_a_printed_text_drains_no_node(incident):
-    """What a rank handled and printed before it left with its own code is its affair."""
+    """What a rank handled and printed before it left with its own code drains none."""
     story = incident().lost(0, 1, 3).ended(2, 7)
     story.showed(2, "OSError", "CUDA error: uncorrectable ECC error encountered")
 

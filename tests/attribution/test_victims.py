@@ -26,14 +26,14 @@ def test_an_early_exit_and_silent_victims(incident):
 
 
 def test_a_rank_that_ends_with_0_after_the_others_failed_is_no_early_exit(incident):
-    """Only who left before the first failure can have brought it about."""
-    story = incident().lost(0, 1, 3, at=8.0).ended(2, 0, 10.0)
+    """Only who left before, or seconds after, can have brought it about."""
+    story = incident().lost(0, 1, 3, at=2.0).ended(2, 0, 10.0)
 
     assert story.verdict.cause != "early_exit"
 
 
 def test_connections_close_before_the_rank_is_seen_to_end(incident):
-    """An interpreter closes them while it tears down; a second is granted for that."""
+    """An interpreter closes them while it tears down; seconds are granted for that."""
     story = incident().lost(0, 1, 3, at=9.9).ended(2, 0, 10.0)
 
     assert story.answer == ("early_exit", "early_exit", (2,), "proven")

@@ -96,8 +96,8 @@ def test_pauses_grow_and_the_last_one_repeats(run, proc):
     seen_s.append(run.elapsed_s())
 
     pauses_s = [later - sooner for sooner, later in itertools.pairwise(seen_s)]
-    assert pauses_s[0] < 0.5
-    assert all(0.55 < pause_s < 1.2 for pause_s in pauses_s[1:])
+    assert pauses_s[0] + 0.25 < min(pauses_s[1:])
+    assert all(0.55 < pause_s < 2 for pause_s in pauses_s[1:])
     assert run.ended() == 0, run.console()
 
 

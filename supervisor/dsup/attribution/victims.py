@@ -15,8 +15,9 @@ from dsup.attribution.wording import exception, others, sentence, subject
 from dsup.core.verdict import Certainty, Verdict
 from dsup.facts.error_words import PEER_TYPES
 
-TEARDOWN_S: Final = 1.0
-"""A rank's connections close so long before it ends: its interpreter tears down."""
+TEARDOWN_S: Final = 5.0
+"""A rank's connections close up to so long before it ends, while its interpreter is
+torn down: seconds with torch on a busy node."""
 
 _STORE: Final = "store lost"
 

@@ -20,8 +20,8 @@ from dsup.linux import proc
 
 ENTRIES_MAX: Final = 65_536
 
-_EARLY_S: Final = (1.0, 2.0, 4.0, 8.0)
-_EVERY_S: Final = 15.0
+_EARLY_S: Final = (1.0,)
+_EVERY_S: Final = 2.0
 _QUICK_MAX: Final = 256
 _CLOSE_MAX: Final = 1024
 _STREAMS: Final = (1, 2)
