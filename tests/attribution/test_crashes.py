@@ -238,7 +238,7 @@ def test_a_silent_exit_1_that_nobody_died_of_is_a_guess(incident):
 
 
 def test_a_crash_begins_before_its_end_is_seen(incident):
-    """Stacks are printed and a core is written first: a tenth of a second is granted."""
+    """Stacks are printed and a core is written before: a tenth of a second."""
     story = incident().raised(0, "ValueError", "peer-gone", 9.95).ended(0, 1, 10.1)
     story.ended(3, -11, 10.0)
 
