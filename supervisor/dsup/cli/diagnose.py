@@ -13,7 +13,8 @@ import click
 if TYPE_CHECKING:
     from dsup.cli.diagnosis import Diagnosis
 
-_EXAMPLES: Final = """Examples:
+_EXAMPLES: Final = """\b
+Examples:
   dsup diagnose                 the newest run
   dsup diagnose 8a1f0c          a run by a part of its directory's name, or by its id
   dsup diagnose /shared/logs    the newest run in a directory, or a run directory

@@ -108,7 +108,9 @@ def _examples(text: str) -> Iterator[str]:
     if text:
         yield ".SH EXAMPLES"
         yield ".nf"
-        yield from map(_text, text.removeprefix("Examples:\n").rstrip().splitlines())
+        # click's own mark for lines that are to stay as they are.
+        shown = text.removeprefix("\b\n").removeprefix("Examples:\n")
+        yield from map(_text, shown.rstrip().splitlines())
         yield ".fi"
 
 
