@@ -6,7 +6,6 @@ bug, costs a verdict and never the supervisor.
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -16,6 +15,7 @@ from dsup.attribution.timeline import (
     Beat,
     Timeline,
 )
+from dsup.attribution.wording import status_text
 from dsup.core.verdict import Evidence, Verdict
 from dsup.edges import kernel_log
 from dsup.edges.scribe.protocol import decode_tails
@@ -23,6 +23,7 @@ from dsup.facts import kernel, kmsg
 from dsup.facts.note import decode_error_file, decode_note
 from dsup.facts.output import LastWords, last_words
 from dsup.facts.raised import Raised
+from dsup.linux import proc
 from dsup.report.verdict_file import to_wire
 from dsup_runtime import contract
 
@@ -79,7 +80,7 @@ def without_judge(known: Timeline) -> Verdict:
     """Return what is left to say where the judge gave no answer: wait statuses."""
     told = tuple(
         Evidence(
-            "status", f"rank {end.rank}: {_status(end.status)}", end.rank, end.at_s
+            "status", f"rank {end.rank}: {status_text(end.status)}", end.rank, end.at_s
         )
         for end in known.ends
         if end.status != 0
@@ -99,26 +100,12 @@ def without_judge(known: Timeline) -> Verdict:
     )
 
 
-def _status(status: int) -> str:
-    from dsup.core.exits import signal_name
-
-    return signal_name(-status) if status < 0 else f"exit code {status}"
-
-
 def limit_oneself() -> None:
     """Bound memory and processor time of this process, for good."""
-    pages = int(_first_word("/proc/self/statm"))
+    pages = int(proc.read_text("/proc/self/statm").split()[0])
     limit = pages * resource.getpagesize() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-
-
-def _first_word(path: str) -> str:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, 256).split()[0].decode()
-    finally:
-        os.close(fd)
 
 
 def _kernel_records(case: Case) -> tuple[list[kernel.Record], str]:
