@@ -43,6 +43,14 @@ def read_or_empty(path):
         return b""
 
 
+def leads(pid):
+    """Tell whether a process leads a session; not if it has gone."""
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
 def example(framework):
     """Return the path of a framework's example."""
     return REPO / "examples" / f"with_{framework}.py"
@@ -98,12 +106,16 @@ class Launch:
         return {pid: env for pid, env in environs if self.mark.encode() in env}
 
     def ranks(self):
-        """Return ``(rank, pid)`` of each living process that runs the script."""
+        """Return ``(rank, pid)`` of each living process that leads a rank.
+
+        What a framework forks has the rank's command and environment, even where it
+        lives for a moment only; but the rank alone leads a session.
+        """
         return sorted(
             (int(value), pid)
             for pid, environ in self.processes().items()
             for name, _, value in (word.partition(b"=") for word in environ)
-            if name == b"RANK" and self._runs_the_script(pid)
+            if name == b"RANK" and self._runs_the_script(pid) and leads(pid)
         )
 
     def _runs_the_script(self, pid):
