@@ -18,6 +18,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from dsup_runtime.disk import strerror, sync_directory, write_new
+from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,10 +32,6 @@ _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MORE_SPACE: Final = "free some space or keep fewer checkpoints"
 _OTHER_PLACE: Final = "choose a directory that the job can write"
 _ADVICE: Final = {errno.ENOSPC: _MORE_SPACE, errno.EDQUOT: _MORE_SPACE}
-
-
-class CheckpointError(Exception):
-    """A checkpoint could not be written, published or looked for."""
 
 
 @contextlib.contextmanager

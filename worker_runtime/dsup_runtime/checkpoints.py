@@ -26,7 +26,6 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsup_runtime.checkpoint_manifest import (
-    CheckpointError,
     explained,
     step_name,
     verify,
@@ -39,6 +38,7 @@ from dsup_runtime.disk import (
     sync_directory,
     write_new,
 )
+from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

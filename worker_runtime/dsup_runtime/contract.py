@@ -30,6 +30,11 @@ HEADER_ATTEMPT = 1
 HEADER_FREEZE = 2
 HEADER_STOP_STEP = 3
 HEADER_SLOTS = 4
+HEADER_STOP_KIND = 5
+HEADER_STOP_RANK = 6
+HEADER_STOP_DEADLINE_NS = 7
+HEADER_STOP_REASON = 8
+"""First of 8 words that hold the reason: UTF-8, cut at 64 bytes, padded with zeros."""
 
 # Words of a slot. Times are CLOCK_MONOTONIC, nanoseconds; 0 is "never".
 SLOT_PID = 0
@@ -42,6 +47,20 @@ SLOT_FLAGS = 6
 SLOT_SAMPLES_DROPPED = 7
 SLOT_SEQUENCE = 8
 SLOT_DEAD = 9
+SLOT_WANTED = 10
+
+FLAG_STOPS_ITSELF = 1
+"""In ``SLOT_FLAGS``: this rank's loop asks at every step whether to stop."""
+
+STOP_KINDS = ("none", "user", "limit", "preempt", "peer", "error")
+"""``HEADER_STOP_KIND`` and ``SLOT_WANTED`` are indices into this; the greatest wins.
+
+    user     the training code has enough: exit 0 is a success
+    limit    a time limit (--stop-after): resumable, 143
+    preempt  SIGTERM, or whoever asked dsup to stop: resumable, 143
+    peer     a rank failed where others could not tell why
+    error    a rank has a deferred error: the attempt fails
+"""
 
 NO_STEP = -1
 """What ``SLOT_STEP`` and ``HEADER_STOP_STEP`` hold until there is a step."""
