@@ -30,11 +30,13 @@ from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
 from dsup.edges.service import Service
 from dsup.inquiry import Inquiry
+from dsup.leftovers import Leftovers
 from dsup.linux import signals, tree
 from dsup.linux.guardian import Guardian
 from dsup.publisher import Publisher
 from dsup.recorder import Recorder
 from dsup.report.console import View
+from dsup.stops import Stops
 
 LOOK_S: Final = 1.0
 """The loop turns at least this often, so that a stall of its own is seen."""
@@ -88,7 +90,8 @@ class Agent:
         self._recorder.on_directories = self._attempt.on_directories
         self._recorder.on_tails = self._inquiry.on_tails
         self._service = Service(job.environment, (os.getpid(), os.getppid()))
-        self._helpers_told = False
+        self._stops = Stops(self._attempt, self._post)
+        self._leftovers = Leftovers(self._post)
         self._exit_code: int | None = None
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         self._signals = signals.descriptor()
@@ -140,11 +143,15 @@ class Agent:
             self._events.appendleft(ev.LoopStalled("loop_stalled", now_s, overdue_s))
         self._aides.expire(now_s)
         self._inquiry.on_tick()
+        found = self._stops.newly_self_stopping(self._state)
+        if found is not None:
+            self._events.appendleft(found)
         self._answer()
+        self._stops.look(self._state)
         if now_s >= machine.deadline(self._state):
             self._post(ev.Tick("tick", now_s))
         self._answer()
-        while self._look_for_leftovers():
+        while self._leftovers.look(self._state, self._spared, self._owned):
             self._answer()
         tree.reap_adopted(self._owned)
         self._inquiry.file.look(now_s)
@@ -179,7 +186,7 @@ class Agent:
             self._recorder.narrate(before, event, self._state, self._attempt.view())
         self._recorder.flush()
 
-    def _carry_out(self, command: cmd.Command) -> None:  # noqa: C901, PLR0915
+    def _carry_out(self, command: cmd.Command) -> None:  # noqa: C901, PLR0912, PLR0915
         match command:
             case cmd.Prepare():
                 self._attempt.prepare(command.attempt)
@@ -189,6 +196,9 @@ class Agent:
             case cmd.SignalRanks():
                 self._inquiry.file.before_signal(command.ranks)
                 self._ranks.signal(command.ranks, command.signum)
+            case cmd.FreezePage() | cmd.CountChecks() | cmd.PublishStop():
+                self._stops.carry_out(command)
+                self._inquiry.file.stopped(command)
             case cmd.PassOn():
                 deaf = self._ranks.pass_on(command.ranks, command.signum)
                 self._recorder.say_deaf(deaf, command.signum)
@@ -198,7 +208,7 @@ class Agent:
                 self._inquiry.file.before_signal(self._state.alive)
                 tree.kill(self._spared, owned=self._owned)
             case cmd.CloseAttempt():
-                self._inquiry.file.look_closely(self._attempt.page)
+                self._inquiry.close(self._state, self._attempt.page)
                 kept = self._state.succeeded and self._job.spec.keep_helpers
                 self._attempt.close(keep_tmp=kept)
             case cmd.Scan():
@@ -217,7 +227,6 @@ class Agent:
     def _spawn(self) -> None:
         """Start the ranks, and only then what reads their output."""
         number, started = self._state.attempt, list[group.Rank]()
-        self._helpers_told = False
         os.setpriority(os.PRIO_PROCESS, 0, self._nice)
         try:
             for rank in self._start_ranks():
@@ -311,6 +320,8 @@ class Agent:
             "rank_exited", now_s, late_s, number, rank.rank, status, dying
         )
         self._inquiry.file.ended(ended)
+        if self._attempt.page:
+            self._attempt.page.mark_dead(rank.rank)
         self._post(ended)
 
     def _on_signals(self) -> None:
@@ -325,25 +336,3 @@ class Agent:
     def _on_guard_gone(self, pidfd: int) -> None:
         self._loop.unwatch(pidfd)
         self._post(ev.GuardLost("guard_lost", time.monotonic()))
-
-    def _look_for_leftovers(self) -> bool:
-        """Look what the ranks have left behind; return whether that is news."""
-        state = self._state
-        if state.stage is Stage.TERMINATING:
-            if state.alive:
-                return False
-        elif state.stage is not Stage.KILLING:
-            return False
-        names, total = group.helpers_left(self._spared, self._owned)
-        now_s = time.monotonic()
-        if total == 0 and not self._ranks.pids:
-            self._post(ev.GroupEmpty("group_empty", now_s, state.attempt))
-            return True
-        if state.stage is Stage.KILLING:
-            tree.kill(self._spared, owned=self._owned)
-            return False
-        if self._helpers_told or not state.succeeded:
-            return False
-        self._helpers_told = True
-        self._post(ev.HelpersLeft("helpers_left", now_s, state.attempt, names, total))
-        return True

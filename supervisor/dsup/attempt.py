@@ -19,7 +19,7 @@ from dsup.core.plan import restarts_in_force
 from dsup.edges import port, preparation
 from dsup.edges.aide import Aides
 from dsup.edges.group import NOTES_FD, PAGE_FD, Rank
-from dsup.edges.heartbeats import Page
+from dsup.edges.heartbeats import Carrier, Page
 from dsup.edges.preparation import Found, Location
 from dsup.report.console import View
 from dsup_runtime import contract
@@ -165,7 +165,9 @@ class Attempt:
         self._awaited = set()
         if self.page:
             attempt_dir = contract.attempt_dir("", self._number)
-            self._desk.save(f"{attempt_dir}/{contract.HEARTBEATS_FILE}", self.page.fd)
+            self.page.copy()
+            name = f"{attempt_dir}/{contract.HEARTBEATS_FILE}"
+            self._desk.save(name, self.page.kept_fd)
             self.page.close()
             self.page = None
         if self._held:
@@ -263,10 +265,36 @@ class Attempt:
         except SpecError as error:
             self._cannot("port_in_use", str(error))
             return
-        self.page = Page(self._number, self._job.spec.world_size)
+        self.page = self._make_page()
         now_s, chosen = time.monotonic(), port.number(self._held)
         found = self._found.path
         self._post(ev.Prepared("prepared", now_s, self._number, chosen, found))
+
+    def _make_page(self) -> Page:
+        """Make the page, and what carries it where the ranks are not to inherit it."""
+        page, how = Page(self._number, self._job.spec.world_size), self._job.heartbeat
+        try:
+            if how != "page":
+                page.carry(self._file if how == "file" else self._port)
+        except OSError as error:
+            reason = str(error.strerror).lower()
+            self._desk.warn(
+                f"cannot have heartbeats by {how} in attempt {self._number}, because "
+                f"{reason} (ranks that inherit descriptors report all the same)"
+            )
+        return page
+
+    def _file(self, image: bytes) -> Carrier:
+        from dsup.edges.heartbeat_file import FileCarrier
+
+        attempt_dir = contract.attempt_dir(self._job.run_dir, self._number)
+        path = f"{attempt_dir}/{contract.HEARTBEATS_FILE}"
+        return FileCarrier(path, 0o600 if self._job.private else 0o666, image)
+
+    def _port(self, image: bytes) -> Carrier:
+        from dsup.edges.heartbeat_tcp import TcpCarrier
+
+        return TcpCarrier(self._aides.watcher, self._desk.warn, image)
 
     def _cannot(self, cause: str, reason: str, code: int = 1) -> None:
         now_s = time.monotonic()
@@ -274,6 +302,7 @@ class Attempt:
 
     def _shared(self) -> environment.Shared:
         job = self._job
+        carrier = self.page.carrier if self.page else None
         return environment.Shared(
             run_id=job.run_id,
             run_dir=job.run_dir,
@@ -284,7 +313,7 @@ class Attempt:
             agent_store=job.agent_store,
             tmp_dir=self.tmp_dir,
             inductor_cache=job.inductor_cache,
-            page_fd=PAGE_FD,
+            heartbeat=carrier.where if carrier else f"fd:{PAGE_FD}",
             notes_fd=NOTES_FD,
             agent_pid=os.getpid(),
             resume_from=self._found.path,
@@ -293,6 +322,7 @@ class Attempt:
             error_files=job.rank_logs,
             faulthandler=job.faulthandler,
             choices=job.choices,
+            heartbeat_token=carrier.token if carrier else "",
         )
 
 

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from dsup.core import commands as cmd
 from dsup.core import events as ev
+from dsup.core.exits import heeds_stop
 from dsup.edges import notes
 from dsup.edges.group import Rank
 from dsup.edges.kernel_log import KernelLog
 from dsup.linux import proc
+from dsup_runtime import contract
 
 if TYPE_CHECKING:
     from dsup.attribution.timeline import End, Timeline
@@ -26,12 +29,14 @@ if TYPE_CHECKING:
     from dsup.edges.kin import Kin
     from dsup.edges.loop import Loop
     from dsup.edges.scene import Scene
+    from dsup.facts.told import Outcome
     from dsup.judging import Case
 
 NOTES_MAX: Final = 16
 """So many notes of a rank are kept: its first ones, for they come nearest the cause."""
 
 _ASLEEP: Final = "D"
+_OF_THE_RUN: Final = ("preempt", "limit")
 
 
 class CaseFile:
@@ -49,6 +54,7 @@ class CaseFile:
         tails: the ranks' last words, as the scribe handed them over.
         scene: what was found on the file systems; None while nobody has answered.
         page: the heartbeat page as it was when last looked at.
+        outcomes: how ranks said that they end.
     """
 
     def __init__(
@@ -71,6 +77,8 @@ class CaseFile:
         self.pids: dict[int, int] = {}
         self._notes: list[tuple[int, bytes]] = []
         self._told: Counter[int] = Counter()
+        self.outcomes: dict[int, Outcome] = {}
+        self._stopped_s: float | None = None
         self._ends: list[ev.RankExited] = []
         self._standing: list[tuple[int, int, str, str]] = []
         self._signalled: dict[int, float] = {}
@@ -116,7 +124,14 @@ class CaseFile:
 
     def ended(self, event: ev.RankExited) -> None:
         """Note a rank's end; the others wait for their signal meanwhile."""
+        if self._stopped_s is not None and heeds_stop(event.status):
+            self._signalled.setdefault(event.rank, self._stopped_s)
         self._ends.append(event)
+
+    def stopped(self, order: cmd.Command) -> None:
+        """Note that the ranks were told to leave: who then does has not failed."""
+        if isinstance(order, cmd.PublishStop) and order.stop in _OF_THE_RUN:
+            self._stopped_s = time.monotonic()
 
     def before_signal(self, ranks: Iterable[int]) -> None:
         """Look at ranks that dsup is about to signal for the first time."""
@@ -139,6 +154,13 @@ class CaseFile:
             self._kin.look_closely()
         if page is not None:
             self.page = page.copy()
+
+    def last_step(self, rank: int) -> int | None:
+        """Return the last step that a rank told of, as of the last close look."""
+        words = memoryview(self.page).cast("q")
+        at = contract.slot_offset(rank) + contract.SLOT_STEP
+        step = words[at] if at < len(words) else contract.NO_STEP
+        return step if step >= 0 else None
 
     def case(self) -> Case:
         """Return everything that is known now."""
@@ -210,9 +232,20 @@ class CaseFile:
 
         raised = decode_note(rank.rank, raw)
         if raised is None:
+            self._tell_wish(rank.rank, raw)
             return
         # A thread's exception, or a helper's, does not end the rank.
         own = raised.pid == rank.pid and not raised.thread
         decisive = own and not is_communication(raised.type, raised.text)
         now_s = time.monotonic()
         self._post(ev.Noted("noted", now_s, self.attempt, rank.rank, decisive))
+
+    def _tell_wish(self, rank: int, raw: bytes) -> None:
+        from dsup.facts.told import decode_outcome, decode_wanted
+
+        wanted, ends = decode_wanted(raw), decode_outcome(raw)
+        if ends is not None:
+            self.outcomes[rank] = ends
+        if wanted is not None:
+            now_s = time.monotonic()
+            self._post(ev.StopWanted("stop_wanted", now_s, self.attempt, rank, *wanted))

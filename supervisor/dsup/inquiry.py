@@ -21,7 +21,9 @@ from dsup_runtime import contract
 
 if TYPE_CHECKING:
     from dsup.core.job import Job
+    from dsup.core.state import State
     from dsup.core.verdict import Verdict
+    from dsup.edges.heartbeats import Page
     from dsup.edges.loop import Loop
     from dsup.judging import Case
 
@@ -55,6 +57,9 @@ class Desk(Protocol):
 
     def publish(self, verdict: Verdict) -> None:
         """Show and keep a verdict."""
+
+    def keep_outcome(self, state: State, step: int | None) -> None:
+        """Write the outcome of an attempt whose main rank was killed."""
 
     def seal(self, attempt: int, code: int, origin: str) -> None:
         """Write into a failed attempt's verdict that the run ends with it."""
@@ -157,6 +162,19 @@ class Inquiry:
         told = outer_error.fallback(verdict.summary, rank, verdict.status, wall_s)
         work = partial(outer_error.work, first, target, told, verdict.status)
         self._aides.start(work, time.monotonic() + SCENE_S, lambda _: None)
+
+    def close(self, state: State, page: Page | None) -> None:
+        """Look once more at an attempt that is over; say how it ended for who cannot.
+
+        Args:
+            state: its ranks' ends.
+            page: its heartbeat page; None if it never had one.
+        """
+        from dsup.report.outcome_file import MAIN_RANK
+
+        self.file.look_closely(page)
+        if MAIN_RANK not in self.file.outcomes:
+            self._desk.keep_outcome(state, self.file.last_step(MAIN_RANK))
 
     def deadline(self) -> float:
         """Return when ``on_tick`` is due, agent clock, seconds."""

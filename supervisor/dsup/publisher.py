@@ -26,8 +26,8 @@ class Desk(Protocol):
     def show(self, block: Iterable[tuple[str, Tone]]) -> None:
         """Print lines that stand for themselves."""
 
-    def save(self, name: str, fd: int) -> None:
-        """Copy a descriptor's content into the run directory."""
+    def save(self, name: str, fd: int, *, keep: bool = False) -> None:
+        """Copy a descriptor's content into the run directory, or keep what is there."""
 
     def ask_tails(self, attempt: int) -> bool:
         """Ask for the ranks' last words."""
@@ -65,6 +65,23 @@ class Publisher:
         from dsup.report.panel import amended
 
         self._desk.say(amended(before, verdict), "failure")
+
+    def keep_outcome(self, state: State, step: int | None) -> None:
+        """Write the outcome of an attempt whose main rank was killed by a signal.
+
+        One that is there is the rank's own, and stays.
+
+        Args:
+            state: its ranks' ends.
+            step: the last step that the main rank told of.
+        """
+        from dsup.report.outcome_file import of_killed
+
+        last = self._last
+        known = last is not None and last.attempt == state.attempt
+        data = of_killed(state, step, last.summary if last and known else "")
+        if data is not None:
+            self._save(state.attempt, contract.OUTCOME_FILE, data, keep=True)
 
     def seal(self, attempt: int, code: int, origin: str) -> None:
         """Write into a failed attempt's verdict that the run ends with it.
@@ -108,11 +125,16 @@ class Publisher:
         data = verdict_file.encode(
             verdict, node=os.uname().nodename, offset_s=_offset_s(), ended=self._exit
         )
-        name = f"{contract.attempt_dir('', verdict.attempt)}/{contract.VERDICT_FILE}"
-        fd = os.memfd_create("verdict.json", os.MFD_CLOEXEC)
+        self._save(verdict.attempt, contract.VERDICT_FILE, data)
+
+    def _save(
+        self, attempt: int, file: str, data: bytes, *, keep: bool = False
+    ) -> None:
+        name = f"{contract.attempt_dir('', attempt)}/{file}"
+        fd = os.memfd_create(file, os.MFD_CLOEXEC)
         try:
             os.write(fd, data)
-            self._desk.save(name, fd)
+            self._desk.save(name, fd, keep=keep)
         except OSError:
             self._desk.say(f"cannot keep {name}, because no memory is left", "warning")
         finally:

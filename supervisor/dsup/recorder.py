@@ -23,7 +23,7 @@ from dsup.edges.loop import Loop
 from dsup.linux import proc
 from dsup.linux.console import say as say_now
 from dsup.linux.guardian import Will
-from dsup.report import console, voice
+from dsup.report import console, sentences, voice
 from dsup.report.status import StatusText
 from dsup_runtime import contract
 
@@ -126,7 +126,7 @@ class Recorder:
     def say_deaf(self, ranks: list[int], signum: int) -> None:
         """Say to which ranks a signal was not passed on."""
         if ranks:
-            name, who = signal_name(signum), console.ranks(ranks)
+            name, who = signal_name(signum), sentences.ranks(ranks)
             self.warn(f"{name} not passed on to {who}: no handler, it would be deadly")
 
     def prepare_directories(self, attempt: int) -> None:
@@ -134,10 +134,10 @@ class Recorder:
         if self._scribe:
             self._scribe.prepare(attempt)
 
-    def save(self, name: str, fd: int) -> None:
-        """Copy a descriptor's content into the run directory."""
+    def save(self, name: str, fd: int, *, keep: bool = False) -> None:
+        """Copy a descriptor's content into the run directory, or keep what is there."""
         if self._scribe:
-            self._scribe.save(name, fd)
+            self._scribe.save(name, fd, keep=keep)
 
     def ask_tails(self, attempt: int) -> bool:
         """Ask for the ranks' last words; ``on_tails`` gets them.

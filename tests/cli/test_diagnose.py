@@ -339,6 +339,23 @@ def test_a_verdict_that_is_missing_is_made_from_the_journal(
             "the run was stopped by SIGTERM, exit code 143",
             id="stopped",
         ),
+        pytest.param(
+            (
+                *START,
+                event(
+                    "stop_wanted",
+                    attempt=0,
+                    rank=1,
+                    stop="preempt",
+                    reason="SIGTERM",
+                    step=17,
+                ),
+                exited(0, 143),
+                command("exit", code=143, origin="dsup"),
+            ),
+            "the run was stopped by rank 1 (SIGTERM), exit code 143",
+            id="stopped by a rank",
+        ),
     ],
 )
 def test_what_became_of_a_run_is_the_last_line(made, dsup, items, said):

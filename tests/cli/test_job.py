@@ -193,3 +193,28 @@ def test_an_id_is_the_users_where_given(job, words, run_id):
 def test_what_means_one_node_is_accepted(job, words):
     """A line written for torchrun on one node starts here unchanged."""
     assert job(*words.split()).spec.world_size == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "seconds"),
+    [
+        ("90", 90),
+        ("0.5", 0.5),
+        ("90s", 90),
+        ("30m", 1800),
+        ("2h", 7200),
+        ("1d12h", 129_600),
+        ("1h30m15s", 5415),
+    ],
+)
+def test_a_time_limit_has_units(job, monkeypatch, word, seconds):
+    """Seconds, or days, hours, minutes and seconds; the variable reads the same."""
+    assert job("--stop-after", word, "train.py").spec.stop_after_s == seconds
+    monkeypatch.setenv("DSUP_STOP_AFTER", word)
+    assert job("train.py").spec.stop_after_s == seconds
+    assert job("--stop-after", "7", "train.py").spec.stop_after_s == 7
+
+
+def test_by_default_there_is_no_time_limit(job):
+    """A run ends when its ranks do."""
+    assert job("train.py").spec.stop_after_s is None

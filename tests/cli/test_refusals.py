@@ -20,10 +20,16 @@ WRONG = [
     ("launch --backoff=-1 train.py", "'-1' is not a number of seconds"),
     ("launch --settle nan train.py", "'nan' is not a number of seconds"),
     ("launch --shutdown-timeout inf train.py", "'inf' is not a number of seconds"),
+    *(
+        (f"launch --stop-after {word} train.py", f"{word!r} is not a length of time")
+        for word in "soon 0 -1 nan inf 0m 1.5h 30M 2h1d 1h30 1e10 99999d ²h".split()
+    ),
+    ("launch --stop-after= train.py", "(seconds as in 90, or as in 30m, 2h, 1d12h"),
     ("launch --healthy-after soon train.py", "'soon' is not a number of seconds"),
     ("launch --comm-timeout never train.py", "'never' is not a number of seconds"),
     ("launch --master-port 65536 train.py", "65536 is not in the range"),
     ("launch --store redis train.py", "'redis' is not one of 'rank0', 'agent'"),
+    ("launch --heartbeat udp train.py", "'udp' is not one of 'page', 'file', 'tcp'"),
     ("launch --restart-on full-moon train.py", "'full-moon' is not one of"),
     ("launch -m --no-python train", "cannot use -m with --no-python"),
     (

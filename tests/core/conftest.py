@@ -117,6 +117,20 @@ class Node:
         """Have a rank tell of an exception."""
         return self._of_attempt(ev.Noted, "noted", rank, decisive)
 
+    def self_stopping(self, *ranks):
+        """Find that ranks ask at every step whether to stop; all if none is named."""
+        everyone = range(self.state.spec.world_size)
+        found = ranks or tuple(everyone)
+        return self._of_attempt(ev.SelfStopping, "self_stopping", found)
+
+    def wanted(self, rank, stop, reason="", step=None):
+        """Have a rank want a stop."""
+        return self._of_attempt(ev.StopWanted, "stop_wanted", rank, stop, reason, step)
+
+    def counted(self, last):
+        """Learn how many checks the ranks have come to."""
+        return self._of_attempt(ev.ChecksCounted, "checks_counted", last)
+
     def judged(self, cause="", ranks=(), status=1, mark="", *, final=True):
         """Have the judge answer."""
         return self._of_attempt(ev.Judged, "judged", cause, ranks, status, mark, final)
@@ -183,6 +197,10 @@ class Node:
         if self.stage is Stage.PREPARING and self.due_in_s == float("inf"):
             self.launched()
         return self.prepared().started(*range(self.state.spec.world_size))
+
+    def parking(self):
+        """Rank 1 wants a stop, and every rank comes to it by itself."""
+        return self.running().self_stopping().wanted(1, "user", "enough")
 
     def settling(self):
         """Rank 1 ends in a way that may be another's fault."""

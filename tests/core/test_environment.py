@@ -15,7 +15,7 @@ SHARED = environment.Shared(
     agent_store=False,
     tmp_dir="/scratch/dsup-abc",
     inductor_cache="/scratch/torchinductor_me",
-    page_fd=7,
+    heartbeat="fd:7",
     notes_fd=8,
     agent_pid=4000,
     resume_from="",
@@ -196,6 +196,23 @@ def test_one_rank_keeps_all_its_threads():
 def test_a_services_variables_stay_with_the_agent(name):
     """A rank cannot speak to the service manager in the agent's name."""
     assert name not in for_rank({name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("where", "token", "told"),
+    [
+        ("fd:3", "", None),
+        ("file:/runs/r1/attempt_3/heartbeats", "", None),
+        ("tcp:127.0.0.1:4711", "5ec3e7", "5ec3e7"),
+    ],
+)
+def test_a_rank_is_told_where_its_heartbeats_go(where, token, told):
+    """Each rank gets its own slot, and a token only where one is asked for."""
+    outer = {contract.HEARTBEAT: "fd:3#0", contract.HEARTBEAT_TOKEN: "of a run around"}
+    found = for_rank(outer, rank=1, heartbeat=where, heartbeat_token=token)
+
+    assert found[contract.HEARTBEAT] == f"{where}#1"
+    assert found.get(contract.HEARTBEAT_TOKEN) == told
 
 
 @pytest.mark.parametrize("name", ["HOME", "CUDA_VISIBLE_DEVICES", "DSUP_FAULT", "LANG"])

@@ -35,6 +35,9 @@ FIELDS = {
     "path": st.just(""),
     "error": st.just(""),
     "restart_at_s": st.none() | st.sampled_from([0.0, 50.0, 500.0]),
+    "ranks": st.sampled_from([(), (0,), (0, 1, 2)]),
+    "stop": st.sampled_from(["user", "limit", "preempt", "peer", "error"]),
+    "last": st.integers(0, 9),
     "signum": st.sampled_from([1, 2, 3, 10, 12, 15]),
     "sender_pid": st.just(1),
     "gap_s": st.floats(1, 100),
@@ -66,6 +69,7 @@ OPTIONS = st.fixed_dictionaries(
         "keep_helpers": st.booleans(),
         "max_restarts": st.sampled_from([None, 0, 2]),
         "checkpoints_known": st.booleans(),
+        "stop_after_s": st.sampled_from([None, 40.0]),
     }
 )
 
@@ -78,7 +82,11 @@ def await_next(node, status):
             node.prepared()
         case Stage.RUNNING if not alive:
             node.started(*range(node.state.spec.world_size))
-        case Stage.RUNNING | Stage.SETTLING | Stage.TERMINATING if alive:
+        case Stage.PARKING if node.state.parking.check is None:
+            node.self_stopping().counted(3)
+        case Stage.RUNNING | Stage.PARKING | Stage.SETTLING | Stage.TERMINATING if (
+            alive
+        ):
             node.exited(min(alive), status)
         case Stage.DECIDING if node.state.plan is None:
             node.scanned()
@@ -121,8 +129,12 @@ def test_any_order_of_events_is_over_has_a_deadline_or_runs(new_node, options, s
     node = new_node(**options)
     for _ in told(node, story):
         limited = machine.deadline(node.state) < NEVER
+        timed = options["stop_after_s"] is not None and node.state.stop is None
+        endless = node.stage is Stage.OVER or (
+            node.stage is Stage.RUNNING and not timed
+        )
 
-        assert limited is (node.stage not in {Stage.OVER, Stage.RUNNING})
+        assert limited is not endless
 
 
 @given(options=OPTIONS, story=STORIES)
@@ -187,9 +199,11 @@ class World:
         fates: for each attempt, (seconds, rank, status) of ranks that fail.
         lost: the kind of answer that gets lost, and how many come through before.
         stop_s: when SIGTERM comes; None for never.
+        runtime: which stop rank 0 wants after two seconds; empty without the runtime.
     """
 
-    def __init__(self, node, fates, lost, stop_s):
+    def __init__(self, node, fates, lost, stop_s, runtime=""):
+        self.runtime = runtime
         self.node, self.fates, self.lost_kind = node, fates, lost[0]
         self.due, self.numbers = [], itertools.count()
         self.seen, self.lose = 0, lost[1]
@@ -253,6 +267,10 @@ class World:
         for rank in range(size):
             self.alive[n, rank] = True
             self.post(0, ev.RankStarted, "rank_started", n, rank, 4000 + rank)
+        if self.runtime:
+            everyone = tuple(range(size))
+            self.post(1, ev.SelfStopping, "self_stopping", n, everyone)
+            self.post(2, ev.StopWanted, "stop_wanted", n, 0, self.runtime, "", None)
         for delay_s, rank, status in self.fates[n] if n < len(self.fates) else ():
             self.exit(delay_s, n, rank % size, status)
         for rank in range(size):
@@ -262,6 +280,16 @@ class World:
         """End the ranks as SIGTERM does."""
         for rank in command.ranks:
             self.exit(0.2, command.attempt, rank, -TERM)
+
+    def on_count_checks(self, command):
+        """Count."""
+        self.post(0, ev.ChecksCounted, "checks_counted", command.attempt, 3)
+
+    def on_publish_stop(self, command):
+        """End the ranks as the runtime does: with 0, with 143, or failing."""
+        status = {"user": 0, "error": 1, "peer": 1}.get(command.stop, 143)
+        for _, rank in list(self.alive):
+            self.exit(0.3, command.attempt, rank, status)
 
     def on_terminate_helpers(self, command):
         """End the helpers."""
@@ -307,20 +335,24 @@ FATES = st.lists(
     ),
     max_size=4,
 )
-ANSWERS = "prepared scanned judged plan_agreed group_empty helpers_left".split()
+ANSWERS = """
+    prepared scanned judged plan_agreed group_empty helpers_left self_stopping
+    stop_wanted checks_counted
+""".split()
 
 
 STOPS_S = st.none() | st.floats(0, 200)
+RUNTIMES = st.sampled_from(["", "user", "preempt", "error"])
 
 
 @pytest.mark.parametrize("answer", [*ANSWERS, "nothing"])
-@given(options=OPTIONS, trouble=st.tuples(FATES, st.integers(0, 3), STOPS_S))
+@given(options=OPTIONS, trouble=st.tuples(FATES, st.integers(0, 3), STOPS_S, RUNTIMES))
 def test_losing_any_one_answer_still_ends(new_node, answer, options, trouble):
     """Whatever edges do not answer, deadlines bring every run to its one Exit."""
     node = new_node(**options)
-    fates, come_through, stop_s = trouble
+    fates, come_through, *rest = trouble
 
-    World(node, fates, (answer, come_through), stop_s).run()
+    World(node, fates, (answer, come_through), *rest).run()
 
     assert node.stage is Stage.OVER
     assert node.exit_code is not None
@@ -329,7 +361,7 @@ def test_losing_any_one_answer_still_ends(new_node, answer, options, trouble):
 @given(options=OPTIONS)
 def test_a_world_without_trouble_ends_with_0(new_node, options):
     """The world of these tests is sound: where nothing fails the run succeeds."""
-    node = new_node(**options)
+    node = new_node(**options | {"stop_after_s": None})
 
     World(node, [], ("nothing", 0), None).run()
 

@@ -15,34 +15,39 @@ from dsup.core.state import NEVER, Stage
 # The columns: how to get there. "lingering" and "leaving" are TERMINATING with no rank
 # alive, after a failure and after success; "pausing" is DECIDING with an agreed plan.
 STORIES = """
-    launched running settling terminating lingering leaving killing deciding pausing
-    over
+    launched running parking settling terminating lingering leaving killing deciding
+    pausing over
 """.split()
 
 # fmt: off
 TABLE = """
-                    launched    running     settling    terminating lingering   leaving     killing  deciding  pausing   over
-launched            -           -           -           -           -           -           -        -         -         -
-prepared            RUNNING     -           -           -           -           -           -        -         -         -
-cannot              KILLING     KILLING     -           -           -           -           -        -         -         -
-rank_started        =           =           =           =           =           =           =        =         =         -
-rank_exited/0       -           =           =           =           -           -           =        -         -         -
-rank_exited/1       -           SETTLING    =           =           -           -           =        -         -         -
-rank_exited/-9      -           TERMINATING TERMINATING =           -           -           =        -         -         -
-noted/yes           =           =           =           =           =           =           =        =         =         -
-noted/no            -           -           -           -           -           -           -        -         -         -
-helpers_left        -           -           -           -           -           =           -        -         -         -
-group_empty         -           -           -           -           KILLING     KILLING     DECIDING -         -         -
-progressed          =           =           =           =           =           =           =        =         =         -
-scanned             =           =           =           =           =           =           =        =         =         -
-judged              =           =           =           =           =           =           =        =         =         -
-plan_agreed         -           -           -           -           -           -           -        OVER      OVER      -
-signalled/15        KILLING     TERMINATING TERMINATING =           =           KILLING     =        OVER      OVER      -
-signalled/10        -           =           =           -           -           -           -        -         -         -
-guard_lost          KILLING     KILLING     KILLING     KILLING     KILLING     KILLING     =        KILLING   KILLING   -
-loop_stalled        =           -           =           =           =           =           =        =         -         -
-tick                KILLING     -           TERMINATING KILLING     KILLING     KILLING     OVER     =         PREPARING -
-tick/early          -           -           -           -           -           -           -        -         -         -
+                    launched    running     parking     settling    terminating lingering   leaving     killing     deciding pausing   over
+launched            -           -           -           -           -           -           -           -           -        -         -
+prepared            RUNNING     -           -           -           -           -           -           -           -        -         -
+cannot              KILLING     KILLING     KILLING     -           -           -           -           -           -        -         -
+rank_started        =           =           =           =           =           =           =           =           =        =         -
+rank_exited/0       -           =           =           =           =           -           -           =           -        -         -
+rank_exited/1       -           SETTLING    SETTLING    =           =           -           -           =           -        -         -
+rank_exited/-9      -           TERMINATING TERMINATING TERMINATING =           -           -           =           -        -         -
+noted/yes           =           =           =           =           =           =           =           =           =        =         -
+noted/no            -           -           -           -           -           -           -           -           -        -         -
+self_stopping       =           =           -           =           =           =           =           =           =        =         -
+stop_wanted/user    -           PARKING     -           -           -           -           -           -           -        -         -
+stop_wanted/error   -           PARKING     =           -           -           -           -           -           -        -         -
+stop_wanted/preempt -           TERMINATING =           -           -           -           -           -           -        -         -
+checks_counted      -           -           =           -           -           -           -           -           -        -         -
+helpers_left        -           -           -           -           -           -           =           -           -        -         -
+group_empty         -           -           -           -           -           KILLING     KILLING     DECIDING    -        -         -
+progressed          =           =           =           =           =           =           =           =           =        =         -
+scanned             =           =           =           =           =           =           =           =           =        =         -
+judged              =           =           =           =           =           =           =           =           =        =         -
+plan_agreed         -           -           -           -           -           -           -           -           OVER     OVER      -
+signalled/15        KILLING     TERMINATING =           TERMINATING =           =           KILLING     =           OVER     OVER      -
+signalled/10        -           =           =           =           -           -           -           -           -        -         -
+guard_lost          KILLING     KILLING     KILLING     KILLING     KILLING     KILLING     KILLING     =           KILLING  KILLING   -
+loop_stalled        =           -           =           =           =           =           =           =           =        -         -
+tick                KILLING     -           =           TERMINATING KILLING     KILLING     KILLING     OVER        =        PREPARING -
+tick/early          -           -           -           -           -           -           -           -           -        -         -
 """  # noqa: E501
 # fmt: on
 
@@ -85,6 +90,9 @@ def happening(row, node):
         "path": "",
         "error": "",
         "restart_at_s": None,
+        "ranks": (0,),
+        "stop": variant or "user",
+        "last": 17,
         "signum": int(variant) if kind == "signalled" else 0,
         "sender_pid": 1,
         "gap_s": 2.0,

@@ -97,11 +97,11 @@ class Driver:
         """Signal the scribe."""
         os.kill(self.scribe.pid or 0, number)
 
-    def do_save_text(self, name, text):
+    def do_save_text(self, name, text, keep=False):
         """Save a page with some text."""
         fd = os.memfd_create("page")
         os.write(fd, text.encode())
-        self.scribe.save(name, fd)
+        self.scribe.save(name, fd, keep=keep)
         os.close(fd)
 
     def do_journal_lines(self, start, count, pad):

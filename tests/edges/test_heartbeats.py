@@ -126,6 +126,77 @@ def test_a_dead_rank_is_marked_in_its_own_slot_alone(page, words):
     assert dead == [0, 0, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("flags", "ranks"),
+    [
+        pytest.param([0, 0, 0, 0], set(), id="none"),
+        pytest.param([1, 0, 1, 0], {0, 2}, id="two"),
+        pytest.param([3, 2, -1, 1], {0, 2, 3}, id="other flags beside it"),
+    ],
+)
+def test_ranks_that_stop_themselves_say_so_by_a_flag(page, words, flags, ranks):
+    """A rank sets it once its loop asks whether to stop."""
+    for slot, flag in enumerate(flags):
+        words[contract.slot_offset(slot) + contract.SLOT_FLAGS] = flag
+
+    assert page.self_stopping() == ranks
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wanted"),
+    [
+        pytest.param([0, 0, 0, 0], {}, id="nobody"),
+        pytest.param([0, 5, 1, 0], {1: 5, 2: 1}, id="two"),
+        pytest.param([-1, 6, 2**62, -(2**63)], {}, id="no such kinds"),
+    ],
+)
+def test_who_wants_a_stop_is_read_from_the_page(page, words, kinds, wanted):
+    """A note may be lost; what is no kind that is known wants nothing."""
+    for slot, kind in enumerate(kinds):
+        words[contract.slot_offset(slot) + contract.SLOT_WANTED] = kind
+
+    assert page.wanted() == wanted
+
+
+def test_checks_are_given_as_the_ranks_have_them(page, words):
+    """What cannot be a count is for the reader to leave out."""
+    for slot, count in enumerate([7, 8, -1, 2**63 - 1]):
+        words[contract.slot_offset(slot) + contract.SLOT_SEQUENCE] = count
+
+    assert page.checks() == [7, 8, -1, 2**63 - 1]
+
+
+def test_a_frozen_page_says_until_when(page, words):
+    """The deadline is there before the freeze; no stop is published yet."""
+    page.freeze(12.5)
+
+    assert words[contract.HEADER_FREEZE] == 1
+    assert words[contract.HEADER_STOP_DEADLINE_NS] == 12_500_000_000
+    assert words[contract.HEADER_STOP_STEP] == contract.NO_STEP
+
+
+@pytest.mark.parametrize(
+    ("reason", "read"),
+    [
+        pytest.param("SIGTERM", "SIGTERM", id="short"),
+        pytest.param("", "", id="none"),
+        pytest.param("x" * 99, "x" * 64, id="too long"),
+        pytest.param("x" * 63 + "ä", "x" * 63, id="no half characters"),
+        pytest.param("a\udcffb", "a?b", id="no text at all"),
+    ],
+)
+def test_a_published_stop_says_what_where_who_and_why(page, words, reason, read):
+    """Each rank reads the same of it."""
+    page.publish(18, "error", 3, reason)
+    first = contract.HEADER_STOP_REASON
+
+    assert words[contract.HEADER_STOP_STEP] == 18
+    assert contract.STOP_KINDS[words[contract.HEADER_STOP_KIND]] == "error"
+    assert words[contract.HEADER_STOP_RANK] == 3
+    told = words[first : first + 8].tobytes()
+    assert told.rstrip(b"\0").decode() == read
+
+
 def test_the_descriptor_is_out_of_the_ranks_way(page):
     """It is above every number a rank has, and no child gets it by chance."""
     assert page.fd > 63

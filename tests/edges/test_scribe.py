@@ -227,6 +227,23 @@ def test_no_logs_where_none_are_wanted(scribe_agent):
     assert os.listdir(a.run_dir / "attempt_0" / "0") == []
 
 
+@pytest.mark.parametrize(
+    ("keep", "expected"), [pytest.param(True, "old", id="keep"), (False, "new")]
+)
+def test_a_file_that_is_there_may_be_kept(scribe_agent, keep, expected):
+    """What a rank wrote itself stays if so ordered; nothing half-written is left."""
+    a = scribe_agent()
+    (a.run_dir / "there").write_text("old")
+    a.start()
+    a.order("save_text", "there", "new", keep)
+    a.order("save_text", "fresh", "new", keep)
+    assert a.end()
+
+    assert (a.run_dir / "there").read_text() == expected
+    assert (a.run_dir / "fresh").read_text() == "new"
+    assert list(a.run_dir.glob("*.part")) == []
+
+
 def test_what_cannot_be_saved_is_said(scribe_agent):
     """A copy that fails is one line on the console, and nothing else fails."""
     a = scribe_agent()

@@ -18,6 +18,18 @@ GLOO = "[gloo/transport/tcp/pair.cc:553] "
     ("type_name", "text", "how"),
     [
         pytest.param(
+            "dsup_runtime.errors.PeerError",
+            "cannot go on, because rank 1 failed: CUDA out of memory",
+            "another rank failed",
+            id="the runtime, quoting a peer's own reason",
+        ),
+        pytest.param(
+            "dsup_runtime.errors.BarrierTimeout",
+            "cannot pass barrier 'save', because rank 1 did not come within 3.0 s",
+            "barrier not passed",
+            id="the runtime's barrier",
+        ),
+        pytest.param(
             "RuntimeError",
             f"{GLOO}Connection closed by peer [127.0.0.1]:23754.",
             "connection closed by peer",

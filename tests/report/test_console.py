@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsup.report import console
+from dsup.report import console, sentences
 
 KILL, INT, TERM = 9, 2, 15
 
@@ -381,7 +381,7 @@ def test_a_long_stall_is_told_and_a_short_one_is_not(running, events, job):
 )
 def test_ranks_are_told_as_spans(numbers, text):
     """Sixty-four ranks fit on the line."""
-    assert console.ranks(numbers) == text
+    assert sentences.ranks(numbers) == text
 
 
 @pytest.mark.parametrize(

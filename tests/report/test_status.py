@@ -40,6 +40,13 @@ def state(**fields):
             "attempt 0, no rank alive, preparing",
             id="before the start",
         ),
+        pytest.param(
+            {"stage": Stage.PARKING},
+            7,
+            None,
+            "attempt 0, 4 of 4 ranks, step 7, stopping at the next step",
+            id="parked",
+        ),
     ],
 )
 def test_how_a_run_stands(fields, step, rate, said):

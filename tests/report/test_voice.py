@@ -57,6 +57,14 @@ def test_a_line_of_json_has_time_and_level(tone, level):
         (ev.RankExited("rank_exited", 0.0, 0.0, 0, 3, 9, ()), ""),
         (ev.Progressed("progressed", 0.0, 0, 70), "every rank finished step 70"),
         (ev.Scanned("scanned", 0.0, 0, None, "", ""), "newest checkpoint: none"),
+        (
+            ev.SelfStopping("self_stopping", 0.0, 0, (0, 1)),
+            "ranks 0-1 can stop at a step",
+        ),
+        (
+            ev.ChecksCounted("checks_counted", 0.0, 0, 17),
+            "the ranks leave their loops at check 18",
+        ),
         (ev.Tick("tick", 0.0), ""),
     ],
 )

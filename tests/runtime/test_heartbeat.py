@@ -8,7 +8,7 @@ import pytest
 
 from dsup_runtime import contract
 
-BEAT = "from dsup_runtime import *; beat(7); print(info().supervised)"
+BEAT = "from dsup_runtime import beat, info; beat(7); print(info().supervised)"
 WAITING = """
 import sys
 from dsup_runtime import beat, phase
@@ -194,7 +194,10 @@ def test_a_page_that_is_not_ours_is_left_alone(run, make_page, spoiled):
         pytest.param("fd:999#0", id="a closed descriptor"),
         pytest.param("fd:99999999999999999999#0", id="no descriptor at all"),
         pytest.param(f"fd:{'9' * 5000}#0", id="5000 digits"),
-        pytest.param("file:/tmp/page#0", id="a kind of a later dsup"),
+        pytest.param("shm:/tmp/page#0", id="a kind of a later dsup"),
+        pytest.param("fd:3", id="no slot"),
+        pytest.param("fd:3#-1", id="a slot below 0"),
+        pytest.param("fd:/tmp/page#0", id="a path for a number"),
         pytest.param("", id="empty"),
     ],
 )

@@ -23,6 +23,15 @@ MAGIC = int.from_bytes(b"dsuphb\x00\x01", sys.byteorder)
 WORD_BYTES = 8
 HEADER_WORDS = 16
 SLOT_WORDS = 16
+SLOT_BYTES = SLOT_WORDS * WORD_BYTES
+SLOTS_MAX = 4096
+
+HELLO = struct.Struct("=8sqq32s")
+"""What a worker says first where it reaches its page over TCP: HELLO_MAGIC, attempt,
+slot, token. The agent answers with the whole page, and again whenever a word of its own
+has changed; the worker sends its slot, as it is in the page."""
+
+HELLO_MAGIC = b"dsuphi\x00\x01"
 
 # Header words.
 HEADER_MAGIC = 0
@@ -33,6 +42,8 @@ HEADER_SLOTS = 4
 HEADER_STOP_KIND = 5
 HEADER_STOP_RANK = 6
 HEADER_STOP_DEADLINE_NS = 7
+"""When ranks that have not left get SIGTERM, at half the grace."""
+
 HEADER_STOP_REASON = 8
 """First of 8 words that hold the reason: UTF-8, cut at 64 bytes, padded with zeros."""
 
@@ -72,11 +83,15 @@ PHASES = ("init", "train", "eval", "checkpoint", "finish")
 RUN_DIR = "DSUP_RUN_DIR"
 ATTEMPT = "DSUP_ATTEMPT"
 HEARTBEAT = "DSUP_HEARTBEAT"
+HEARTBEAT_TOKEN = "DSUP_HEARTBEAT_TOKEN"  # noqa: S105 (a variable's name)
 RESUME_FROM = "DSUP_RESUME_FROM"
 GRACE_S = "DSUP_GRACE_S"
 COMM_TIMEOUT_S = "DSUP_COMM_TIMEOUT_S"
 NOTES = "DSUP_NOTES"
 FAULT = "DSUP_FAULT"
+DEBUG = "DSUP_DEBUG"
+"""1: look for mistakes that cost time to look for. Set by the user, not by dsup."""
+
 BOOTSTRAP = "DSUP_BOOTSTRAP"
 """``PID`` or ``PID:no-faulthandler``: the agent's pid, and what the bootstrap is not to
 do; read and removed by it before any user code runs."""
@@ -92,6 +107,9 @@ STDOUT_FILE = "stdout.log"
 STDERR_FILE = "stderr.log"
 ERROR_FILE = "error.json"
 VERDICT_FILE = "verdict.json"
+OUTCOME_FILE = "outcome.json"
+"""How the attempt ended, in the words of its main rank, or of the agent for it."""
+
 FILTERED_PREFIX = "filtered_"
 """With a log's name: lines of all ranks that matched, in the attempt's directory."""
 
@@ -133,15 +151,18 @@ def format_heartbeat(fd: int, slot: int) -> str:
     return f"fd:{fd}#{slot}"
 
 
-def parse_heartbeat(value: str) -> tuple[int, int] | None:
-    """Return ``(fd, slot)`` of a ``DSUP_HEARTBEAT`` value; None if it is not one."""
-    kind, _, rest = value.partition(":")
-    fd, _, slot = rest.partition("#")
-    if kind != "fd" or not (fd.isascii() and fd.isdigit()):
+def parse_heartbeat(value: str) -> tuple[str, str, int] | None:
+    """Return ``(kind, where, slot)`` of a ``DSUP_HEARTBEAT`` value; None if none.
+
+    Kinds are fd (where: a number), file (an absolute path) and tcp (``ADDRESS:PORT``).
+    """
+    place, _, slot = value.rpartition("#")
+    kind, _, where = place.partition(":")
+    if kind not in {"fd", "file", "tcp"} or not where:
         return None
     if not (slot.isascii() and slot.isdigit()):
         return None
-    return int(fd), int(slot)
+    return kind, where, int(slot)
 
 
 def format_notes(fd: int) -> str:

@@ -1,19 +1,16 @@
 """The worker's side of the heartbeat page: that it lives, where it is, what it does.
 
-The page is a mapping that dsup's agent made and this process inherited. A heartbeat is
-a clock reading and a few stores into this rank's own slot: no system call, nothing that
-waits, nothing that can fail. Where no page is proven to be ours, no call does anything.
+A heartbeat is a clock reading and a few stores into this rank's own slot of a page that
+this process shares with dsup's agent: no system call, nothing that waits, nothing that
+can fail. With ``--heartbeat file`` or ``tcp`` the slot is brought to the agent besides,
+at most once a millisecond. Where no page is proven to be ours, no call does anything.
 
 Not covered: calls from several threads at once. They belong to the training thread.
 """
 
 from __future__ import annotations
 
-import errno
-import mmap
 import os
-import select
-import stat
 from time import monotonic_ns
 
 from dsup_runtime import contract
@@ -21,26 +18,26 @@ from dsup_runtime.contract import (
     SLOT_HEARTBEAT_NS,
     SLOT_PHASE,
     SLOT_PHASE_LIMIT_NS,
-    SLOT_PID,
     SLOT_PROGRESS_NS,
     SLOT_STEP,
 )
+from dsup_runtime.page import Page, claim
 
 _INIT = contract.PHASES.index("init")
 _TRAIN = contract.PHASES.index("train")
 _NO_LIMIT = 0
 _LIMIT_MAX_S = 1e9  # about 30 years; its nanoseconds still fit into a word
-_SLOTS_MAX = 4096
-_PID_MAX = 1 << 22  # the kernel's own PID_MAX_LIMIT
 
 
 class _Writer:
     """This process's slot and what was last told in it."""
 
-    __slots__ = ("current", "looked", "outer", "slot", "untrained")
+    __slots__ = ("current", "due_ns", "looked", "outer", "page", "slot", "untrained")
 
     def __init__(self) -> None:
+        self.page: Page | None = None
         self.slot: memoryview[int] | None = None
+        self.due_ns = 0
         self.looked = False
         self.untrained = True
         self.current = (_INIT, _NO_LIMIT)
@@ -50,14 +47,25 @@ class _Writer:
         """Return the slot, or None if unsupervised; the answer never changes again."""
         if not self.looked:
             self.looked = True
-            self.slot = _claim_slot()
-            if self.slot is not None:
+            self.page = claim()
+            if self.page is not None:
+                self.slot = self.page.slot
+                self.due_ns = self.page.every_ns
                 os.register_at_fork(after_in_child=self.forget)
         return self.slot
 
     def forget(self) -> None:
         """Leave the slot to the parent: a forked child is another process."""
         self.slot = None
+        if self.page is not None:
+            self.page.leave()
+            self.page = None
+
+    def exchange(self, now_ns: int) -> None:
+        """Bring the slot to the agent, where it does not see it anyway."""
+        if self.page is not None:
+            self.due_ns = now_ns + self.page.every_ns
+            self.page.exchange()
 
     def begin_training(self) -> None:
         """Let the first step end phase init, unless the caller named a phase."""
@@ -77,6 +85,8 @@ class _Writer:
             slot[SLOT_HEARTBEAT_NS] = monotonic_ns()
             slot[SLOT_PHASE_LIMIT_NS] = current[1]
             slot[SLOT_PHASE] = current[0]
+            if self.page is not None:
+                self.page.exchange()
 
 
 _writer = _Writer()
@@ -100,6 +110,8 @@ def beat(step: int) -> None:
     slot[SLOT_STEP] = step  # before its time: who sees the new time sees the step
     slot[SLOT_PROGRESS_NS] = now_ns
     slot[SLOT_HEARTBEAT_NS] = now_ns
+    if now_ns >= _writer.due_ns:
+        _writer.exchange(now_ns)
 
 
 class _Phase:
@@ -149,54 +161,18 @@ def supervised() -> bool:
     return _writer.look() is not None
 
 
-def _claim_slot() -> memoryview[int] | None:
-    """Return this rank's words of the inherited page; None unless it is proven ours."""
-    try:
-        place = contract.parse_heartbeat(contract.variable(contract.HEARTBEAT))
-        if place is None:
-            return None
-        slot = _map_slot(*place, contract.variable(contract.ATTEMPT))
-    except (OSError, ValueError, OverflowError):
-        # A closed or read-only descriptor, a number too long for int() or for C:
-        # whatever the variable names, it is no page for us.
-        return None
-    if slot is None or _held_by_another(slot[SLOT_PID]):
-        return None
-    slot[SLOT_PID] = os.getpid()
-    return slot
+def own_page() -> Page | None:
+    """Return the page in which this process has a slot; None if it is unsupervised.
+
+    Where the page is no shared memory, what is stored is seen by the agent, and what
+    the agent has told is seen here, after ``exchange``.
+    """
+    _writer.look()
+    return _writer.page
 
 
-def _map_slot(fd: int, slot: int, attempt: str) -> memoryview[int] | None:
-    found = os.fstat(fd)
-    words = found.st_size // contract.WORD_BYTES
-    slots = (words - contract.HEADER_WORDS) // contract.SLOT_WORDS
-    if not stat.S_ISREG(found.st_mode) or not slot < slots <= _SLOTS_MAX:
-        return None
-    if found.st_size != contract.page_bytes(slots):
-        return None
-    page = memoryview(mmap.mmap(fd, found.st_size)).cast("q")
-    if page[contract.HEADER_MAGIC] != contract.MAGIC:
-        return None
-    if page[contract.HEADER_SLOTS] != slots:
-        return None
-    if str(page[contract.HEADER_ATTEMPT]) != attempt:
-        return None
-    first = contract.slot_offset(slot)
-    return page[first : first + contract.SLOT_WORDS]
-
-
-def _held_by_another(pid: int) -> bool:
-    """Return whether a pid is that of another process that still runs."""
-    if pid == os.getpid() or not 0 < pid <= _PID_MAX:
-        return False
-    try:
-        fd = os.pidfd_open(pid)
-    except OSError as error:
-        # Anything but "no such process" (or a mere thread) is no proof that it is gone.
-        return error.errno not in {errno.ESRCH, errno.EINVAL, errno.ENOENT}
-    try:
-        ended = select.poll()
-        ended.register(fd, select.POLLIN)  # a zombie is readable: it holds nothing
-        return not ended.poll(0)
-    finally:
-        os.close(fd)
+def last_step() -> int | None:
+    """Return the step of the last heartbeat; None before one, or if unsupervised."""
+    slot = _writer.slot
+    step = contract.NO_STEP if slot is None else slot[SLOT_STEP]
+    return None if step == contract.NO_STEP else step

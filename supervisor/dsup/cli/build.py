@@ -94,6 +94,7 @@ def build(call: Call, *, dry: bool) -> Job:
         voice=voice,
         faulthandler=not options["no_faulthandler"],
         bindings=_bindings(call, spec.world_size),
+        heartbeat=options["heartbeat"],
     )
 
 
@@ -184,6 +185,7 @@ def _spec(options: Mapping[str, Any], environment: Mapping[str, str]) -> Spec:
         keep_helpers=options["keep_helpers"],
         policy=policy,
         also_stop=torchrun.also_stop(options["signals_to_handle"]),
+        stop_after_s=options["stop_after"],
     )
 
 

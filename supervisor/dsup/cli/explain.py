@@ -113,7 +113,7 @@ def _shared(job: Job, resume_from: str) -> environment.Shared:
         agent_store=job.agent_store,
         tmp_dir=os.path.join(job.tmp_parent, "dsup-XXXXXX"),
         inductor_cache=job.inductor_cache,
-        page_fd=3,
+        heartbeat="fd:3",
         notes_fd=4,
         agent_pid=0,
         resume_from=resume_from,

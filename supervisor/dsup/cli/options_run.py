@@ -8,7 +8,7 @@ import click
 
 from dsup.cli.config_file import load
 from dsup.cli.option import Section, option
-from dsup.cli.values import CommTimeout, Pauses, Ranks, Seconds
+from dsup.cli.values import CommTimeout, Duration, Pauses, Ranks, Seconds
 from dsup.core import environment
 
 PROGRAM: Final = Section(
@@ -145,6 +145,15 @@ STOPPING: Final = Section(
             help="From the first signal to the ranks until SIGKILL.",
         ),
         option(
+            "--stop-after",
+            "DSUP_STOP_AFTER",
+            type=Duration(),
+            metavar="DURATION",
+            shown="no limit",
+            help="Stop the run after so many seconds, or 30m, 2h, 1d12h, counted from "
+            "its launch: exit code 143, no restart.",
+        ),
+        option(
             "--signals-to-handle",
             "DSUP_SIGNALS_TO_HANDLE PET_SIGNALS_TO_HANDLE",
             metavar="NAMES",
@@ -215,6 +224,14 @@ TALK: Final = Section(
             metavar="SECONDS|inherit",
             default="300",
             help="Time-out of collectives handed to the ranks.",
+        ),
+        option(
+            "--heartbeat",
+            "DSUP_HEARTBEAT_TRANSPORT",
+            type=click.Choice(["page", "file", "tcp"]),
+            default="page",
+            help="How ranks report steps: by memory they inherit; by a file of the run "
+            "directory, or a connection on this machine, for ranks in containers.",
         ),
     ),
 )

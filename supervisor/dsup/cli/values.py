@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
@@ -18,6 +19,10 @@ _T = TypeVar("_T")
 
 _SECONDS_MAX: Final = 2**31 - 1
 """68 years; torch reads time-outs into 32 bits."""
+
+_DURATION: Final = re.compile(
+    r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?"
+)
 
 
 class Parsed(click.ParamType[_T]):
@@ -59,6 +64,37 @@ class Seconds(click.ParamType[float]):
             allowed = f"a number of seconds from 0 to {_SECONDS_MAX}"
             self.fail(f"{value!r} is not {allowed}", param, ctx)
         return number
+
+
+class Duration(click.ParamType[float]):
+    """A length of time above 0: seconds, or days, hours, minutes and seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds, or refuse."""
+        text = str(value)
+        parts = _DURATION.fullmatch(text)
+        try:
+            seconds = _seconds(parts.groups()) if parts else float(text)
+        except ValueError:
+            seconds = math.nan
+        if not 0 < seconds <= _SECONDS_MAX:
+            self.fail(
+                f"{text!r} is not a length of time above 0 and up to {_SECONDS_MAX} "
+                "seconds (seconds as in 90, or as in 30m, 2h, 1d12h, 1h30m15s)",
+                param,
+                ctx,
+            )
+        return seconds
+
+
+def _seconds(parts: tuple[str | None, ...]) -> float:
+    """Return how long days, hours, minutes and seconds are together."""
+    days, hours, minutes, seconds = (int(part or 0) for part in parts)
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 class Pauses(click.ParamType[tuple[float, ...]]):

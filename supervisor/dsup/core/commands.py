@@ -28,6 +28,44 @@ class SignalRanks(NamedTuple):
     signum: int
 
 
+class FreezePage(NamedTuple):
+    """Have every rank wait at its next check until a stop is published.
+
+    Attributes:
+        until_s: when ranks that have not left are sent SIGTERM, agent clock, seconds.
+    """
+
+    kind: Literal["freeze_page"]
+    attempt: int
+    until_s: float
+
+
+class CountChecks(NamedTuple):
+    """Find out how far the ranks are, now that none passes a check any more."""
+
+    kind: Literal["count_checks"]
+    attempt: int
+
+
+class PublishStop(NamedTuple):
+    """Tell the ranks at which check all of them leave, and why.
+
+    Attributes:
+        check: its number, from 1.
+        stop: a word of ``contract.STOP_KINDS``.
+        rank: who wanted it; -1 for nobody in particular.
+        until_s: as in ``FreezePage``.
+    """
+
+    kind: Literal["publish_stop"]
+    attempt: int
+    check: int
+    stop: str
+    rank: int
+    reason: str
+    until_s: float
+
+
 class PassOn(NamedTuple):
     """Send a signal to those ranks that have a handler for it."""
 
@@ -109,6 +147,9 @@ Command: TypeAlias = (
     Prepare
     | Spawn
     | SignalRanks
+    | FreezePage
+    | CountChecks
+    | PublishStop
     | PassOn
     | TerminateHelpers
     | KillAll

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from dsup.core import commands as cmd
+from dsup.core import events as ev
 from dsup.core import outcome
-from dsup.core.exits import SIGTERM
+from dsup.core.exits import SIGTERM, is_decisive
 from dsup.core.state import NEVER, Obstacle, Stage, State
 
+ALIKE_S: Final = 0.1
 PREPARE_S: Final = 60.0
 KILL_S: Final = 5.0
 LINGER_S: Final = 1.0
@@ -34,6 +36,14 @@ def settle(state: State, at_s: float, settle_s: float) -> Decision:
     return state._replace(stage=Stage.SETTLING, deadline_s=at_s + settle_s), ()
 
 
+def after_death(state: State, event: ev.RankExited) -> Decision:
+    """Answer the first failure of an attempt, with ranks left to hear of it."""
+    if is_decisive(event.status):
+        return terminate_failed(state, event.at_s)
+    settle_s = ALIKE_S if state.noted else state.spec.settle_s
+    return settle(state, event.at_s, min(settle_s, state.spec.settle_s))
+
+
 def terminate(state: State, at_s: float, signum: int) -> Decision:
     """Ask the ranks that are left to end."""
     grace_s = state.spec.grace_s
@@ -50,6 +60,20 @@ def terminate_failed(state: State, at_s: float, signum: int = SIGTERM) -> Decisi
     return terminating, (*orders, _judge(state))
 
 
+def hasten(state: State, signum: int, kill_s: float) -> Decision:
+    """Ask the ranks that are left to end, in what is left of a grace."""
+    terminating = state._replace(
+        stage=Stage.TERMINATING, deadline_s=kill_s, kill_s=kill_s
+    )
+    return terminating, (signal_all(state, signum),)
+
+
+def hasten_failed(state: State) -> Decision:
+    """End what is left of a failed attempt in its grace, and have it judged."""
+    terminating, orders = hasten(state, SIGTERM, state.kill_s)
+    return terminating, (*orders, _judge(state))
+
+
 def leave(state: State, at_s: float) -> Decision:
     """Every rank succeeded: see to what they have left behind."""
     succeeded = state._replace(succeeded=True)
@@ -63,7 +87,7 @@ def leave(state: State, at_s: float) -> Decision:
 
 def linger(state: State, at_s: float) -> Decision:
     """Let helpers end by themselves: one of them unlinks the ranks' shared memory."""
-    first = state.stage is not Stage.TERMINATING
+    first = state.stage is not Stage.TERMINATING and state.failed is not None
     until_s = min(state.kill_s, at_s + LINGER_S)
     lingering = state._replace(
         stage=Stage.TERMINATING, deadline_s=until_s, kill_s=until_s
@@ -92,7 +116,7 @@ def over(state: State) -> Decision:
     """End the run."""
     code, origin = outcome.exit_of(state)
     closed = () if state.stage is Stage.DECIDING else (_close(state),)
-    ended = state._replace(stage=Stage.OVER, deadline_s=NEVER)
+    ended = state._replace(stage=Stage.OVER, deadline_s=NEVER, limit_s=NEVER)
     return ended, (*closed, cmd.Exit("exit", code, origin))
 
 

@@ -20,6 +20,8 @@ _RENAMED: Final = {
 
 _SERVICE_PREFIXES: Final = ("WATCHDOG_", "LISTEN_")
 _SERVICE_NAMES: Final = frozenset({"NOTIFY_SOCKET", "INVOCATION_ID"})
+_OURS: Final = frozenset({contract.HEARTBEAT_TOKEN})
+"""Of a run of dsup's around this one: none of its secrets is a rank's business."""
 
 
 class Choices(NamedTuple):
@@ -51,7 +53,7 @@ class Shared(NamedTuple):
         agent_store: whether dsup hosts the key-value store (else rank 0 does).
         tmp_dir: TMPDIR of the attempt.
         inductor_cache: torch's compile cache without that TMPDIR.
-        page_fd: number of the heartbeat page's descriptor in the rank.
+        heartbeat: DSUP_HEARTBEAT, but for the rank's slot.
         notes_fd: number of the notes' socket in the rank.
         agent_pid: for the bootstrap.
         resume_from: newest valid checkpoint; empty if there is none.
@@ -60,6 +62,7 @@ class Shared(NamedTuple):
         error_files: whether ranks may write error.json.
         faulthandler: a crash of Python prints where it was.
         choices: what the user chose.
+        heartbeat_token: proves a rank to be one; empty where nothing has to.
     """
 
     run_id: str
@@ -71,7 +74,7 @@ class Shared(NamedTuple):
     agent_store: bool
     tmp_dir: str
     inductor_cache: str
-    page_fd: int
+    heartbeat: str
     notes_fd: int
     agent_pid: int
     resume_from: str
@@ -80,6 +83,7 @@ class Shared(NamedTuple):
     error_files: bool
     faulthandler: bool = True
     choices: Choices = Choices()
+    heartbeat_token: str = ""
 
 
 def for_rank(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
@@ -94,7 +98,7 @@ def for_rank(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, st
         name: value
         for name, value in base.items()
         if name
-        and name not in _SERVICE_NAMES
+        and name not in _SERVICE_NAMES | _OURS
         and not name.startswith(_SERVICE_PREFIXES)
     }
     unset = defaults(shared)
@@ -170,10 +174,12 @@ def _torchrun(shared: Shared, rank: int) -> dict[str, str]:
 def _own(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
     path = base.get("PYTHONPATH", "")
     timeout_s = shared.comm_timeout_s
+    token = shared.heartbeat_token
     return {
+        **({contract.HEARTBEAT_TOKEN: token} if token else {}),
         contract.RUN_DIR: shared.run_dir,
         contract.ATTEMPT: str(shared.attempt),
-        contract.HEARTBEAT: contract.format_heartbeat(shared.page_fd, rank),
+        contract.HEARTBEAT: f"{shared.heartbeat}#{rank}",
         contract.NOTES: contract.format_notes(shared.notes_fd),
         contract.RESUME_FROM: shared.resume_from,
         contract.GRACE_S: _seconds(shared.grace_s),

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
+StopKind: TypeAlias = Literal["user", "limit", "preempt", "peer", "error"]
+"""A word of ``contract.STOP_KINDS``, but for ``none``."""
+
 
 class Launched(NamedTuple):
     """The run begins: the first event of every journal."""
@@ -91,6 +94,50 @@ class Noted(NamedTuple):
     attempt: int
     rank: int
     decisive: bool
+
+
+class SelfStopping(NamedTuple):
+    """Ranks were found to ask at every step of their loops whether to stop.
+
+    Attributes:
+        ranks: those that were not known for it yet.
+    """
+
+    kind: Literal["self_stopping"]
+    at_s: float
+    attempt: int
+    ranks: tuple[int, ...]
+
+
+class StopWanted(NamedTuple):
+    """A rank wants the attempt to stop, for all ranks at the same step.
+
+    Attributes:
+        stop: what kind of stop.
+        reason: in the rank's words; empty where it told none yet.
+        step: the step it was at; None where it did not say.
+    """
+
+    kind: Literal["stop_wanted"]
+    at_s: float
+    attempt: int
+    rank: int
+    stop: StopKind
+    reason: str
+    step: int | None
+
+
+class ChecksCounted(NamedTuple):
+    """Every check that missed the frozen page has been counted, on every node.
+
+    Attributes:
+        last: number of the last check that any rank has come to.
+    """
+
+    kind: Literal["checks_counted"]
+    at_s: float
+    attempt: int
+    last: int
 
 
 class HelpersLeft(NamedTuple):
@@ -216,6 +263,9 @@ Event: TypeAlias = (
     | RankStarted
     | RankExited
     | Noted
+    | SelfStopping
+    | StopWanted
+    | ChecksCounted
     | HelpersLeft
     | GroupEmpty
     | Progressed

@@ -153,6 +153,16 @@ def exit_code(cause: str, status: int) -> int:
     return row.code
 
 
+def heeds_stop(status: int) -> bool:
+    """Return whether a rank that was asked to stop ended as one does."""
+    return status in {OK, SIGNALLED + SIGTERM, -SIGTERM}
+
+
+def stop_cause(signum: int) -> str:
+    """Return the cause of a run's end that was stopped by this signal."""
+    return "user_interrupt" if signum in {SIGINT, SIGQUIT} else "preempted"
+
+
 def stop_code(signum: int) -> int:
     """Return the exit code of a run that was stopped by this signal."""
     return SIGNALLED + signum

@@ -11,6 +11,7 @@ from dsup.core.output import Output
 from dsup.core.state import Spec
 
 Level: TypeAlias = Literal["quiet", "normal", "verbose"]
+Heartbeat: TypeAlias = Literal["page", "file", "tcp"]
 
 # torchrun's own macro in both its spellings. A dollar before it makes it plain text,
 # and no other dollar means anything.
@@ -70,6 +71,7 @@ class Job(NamedTuple):
         voice: how dsup's own lines read.
         faulthandler: a crash of Python prints where it was.
         bindings: what is put before the command of each local rank; empty for nothing.
+        heartbeat: how the ranks' heartbeats reach the agent.
     """
 
     spec: Spec
@@ -95,6 +97,7 @@ class Job(NamedTuple):
     voice: Voice = Voice()
     faulthandler: bool = True
     bindings: tuple[tuple[str, ...], ...] = ()
+    heartbeat: Heartbeat = "page"
 
 
 def command(job: Job, local_rank: int, resume_from: str) -> tuple[str, ...]:

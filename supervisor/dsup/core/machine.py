@@ -1,8 +1,8 @@
 """The state machine of a run on one node.
 
 Every transition of the machine lives in this file (``enter`` holds what a stage begins
-with): ``decide`` takes a state and an event and returns the next state and the commands
-to carry out.
+with, ``stopping`` what a wish to stop does): ``decide`` takes a state and an event and
+returns the next state and the commands to carry out.
 It is pure (time comes in with the events) and total (every event is answered in every
 stage). The edges send events, carry commands out, and send ``Tick`` when the time of
 ``deadline`` has come.
@@ -14,9 +14,14 @@ A worker group lives and dies together. An attempt goes through these stages:
     STAGE        LEFT WHEN                                      GOES TO
     PREPARING    prepared                                       RUNNING
                  cannot | 60 s | stop                           KILLING
-    RUNNING      first death, decisive | stop | all ended       TERMINATING
+    RUNNING      first death, decisive | all ended              TERMINATING
                  first death, not decisive                      SETTLING
+                 stop, every rank stops itself | a rank's wish  PARKING
+                 stop, one rank does not                        TERMINATING
                  cannot                                         KILLING
+    PARKING      all ended | half the grace | second stop       TERMINATING
+                 first death, as from RUNNING (stop: not 143)   SETTLING | TERMINATING
+                 second stop, by SIGINT | cannot                KILLING
     SETTLING     decisive or last death | stop                  TERMINATING
                  settle time, short after a decisive note       TERMINATING
     TERMINATING  group empty | grace | second stop              KILLING
@@ -35,11 +40,13 @@ told of an exception of its own (a decisive note) is no victim; then the others 
 the moment that shows whether all fail alike.
 
 A stop is a field, not a stage: it may come at any time, and shortens whatever is going
-on. KILLING is on every way out, success included (unless helpers are to be kept): a
-group is proven empty before its attempt is closed, so no attempt ever starts beside
-the remains of another. DECIDING is the pause: the newest checkpoint is looked for, the
-judge names the cause (it begins when settling ends, so that people know at once), the
-plan is made, and put to all nodes. An event of another attempt changes nothing.
+on. PARKING is a stage: the ranks are on their way to the check at which all of them
+leave by themselves. KILLING is on every way out, success included (unless helpers are
+to be kept): a group is proven empty before its attempt is closed, so no attempt ever
+starts beside the remains of another. DECIDING is the pause: the newest checkpoint is
+looked for, the judge names the cause (it begins when settling ends, so that people know
+at once), the plan is made, and put to all nodes. An event of another attempt changes
+nothing.
 """
 
 from __future__ import annotations
@@ -47,17 +54,14 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from dsup.core import commands as cmd
-from dsup.core import enter, exits, outcome
+from dsup.core import enter, exits, outcome, stopping
 from dsup.core import events as ev
-from dsup.core.enter import Decision
-from dsup.core.exits import SIGINT, SIGTERM, SIGUSR1, SIGUSR2, is_decisive
+from dsup.core.enter import ALIKE_S, Decision
+from dsup.core.exits import SIGTERM, SIGUSR1, SIGUSR2, is_decisive
 from dsup.core.plan import Plan, plan_for
-from dsup.core.state import NEVER, Obstacle, Spec, Stage, State, Stop
+from dsup.core.state import NEVER, Obstacle, Spec, Stage, State
 
-ALIKE_S: Final = 0.1
 AGREE_S: Final = 60.0
-STOP_REPEAT_S: Final = 1.0
-SECOND_STOP_S: Final = 5.0
 
 
 def initial(spec: Spec) -> State:
@@ -67,7 +71,8 @@ def initial(spec: Spec) -> State:
 
 def deadline(state: State) -> float:
     """Return when a ``Tick`` is due, agent clock, seconds; ``NEVER`` for not at all."""
-    return state.deadline_s
+    limit_s = NEVER if state.stop else state.limit_s
+    return min(state.deadline_s, limit_s)
 
 
 def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
@@ -96,6 +101,12 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
             return _on_rank_exited(state, event)
         case ev.Noted():
             return _on_noted(state, event)
+        case ev.SelfStopping():
+            return stopping.on_self_stopping(state, event)
+        case ev.StopWanted():
+            return stopping.on_wanted(state, event)
+        case ev.ChecksCounted():
+            return stopping.on_counted(state, event)
         case ev.HelpersLeft():
             return _on_helpers_left(state)
         case ev.GroupEmpty():
@@ -122,7 +133,11 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
 
 def _on_launched(state: State, event: ev.Launched) -> Decision:
     launched = state.stage is not Stage.PREPARING or state.deadline_s < NEVER
-    return (state, ()) if launched else enter.prepare(state, event.at_s)
+    if launched:
+        return state, ()
+    after_s = state.spec.stop_after_s
+    limit_s = NEVER if after_s is None else event.at_s + after_s
+    return enter.prepare(state._replace(limit_s=limit_s), event.at_s)
 
 
 def _on_prepared(state: State, event: ev.Prepared) -> Decision:
@@ -134,7 +149,7 @@ def _on_prepared(state: State, event: ev.Prepared) -> Decision:
 
 def _on_cannot(state: State, event: ev.Cannot) -> Decision:
     match state.stage:
-        case Stage.PREPARING | Stage.RUNNING:
+        case Stage.PREPARING | Stage.RUNNING | Stage.PARKING:
             met = Obstacle(event.cause, event.code, event.reason, event.at_s)
             return enter.kill(state._replace(cannot=met), event.at_s)
         case _:
@@ -146,16 +161,17 @@ def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
         return state, ()
     state = outcome.after_end(state, event)
     match state.stage:
+        case Stage.PARKING:
+            return stopping.on_end(state, event)
         case Stage.RUNNING if event.status == 0:
             everyone = len(state.ended) == state.spec.world_size
             return enter.leave(state, event.at_s) if everyone else (state, ())
         case Stage.RUNNING | Stage.SETTLING | Stage.TERMINATING if not state.alive:
             return enter.linger(state, event.at_s)
-        case Stage.RUNNING | Stage.SETTLING if is_decisive(event.status):
+        case Stage.SETTLING if is_decisive(event.status):
             return enter.terminate_failed(state, event.at_s)
         case Stage.RUNNING:
-            settle_s = ALIKE_S if state.noted else state.spec.settle_s
-            return enter.settle(state, event.at_s, min(settle_s, state.spec.settle_s))
+            return enter.after_death(state, event)
         case _:
             return state, ()
 
@@ -232,60 +248,29 @@ def _on_plan_agreed(state: State, event: ev.PlanAgreed) -> Decision:
 
 def _on_signalled(state: State, event: ev.Signalled) -> Decision:
     if event.signum in {SIGUSR1, SIGUSR2}.difference(state.spec.also_stop):
-        if state.stage not in {Stage.RUNNING, Stage.SETTLING}:
+        if state.stage not in {Stage.RUNNING, Stage.PARKING, Stage.SETTLING}:
             return state, ()
         ranks = tuple(sorted(state.alive))
         return state, (cmd.PassOn("pass_on", state.attempt, ranks, event.signum),)
-    stop = state.stop
-    if stop is None:
-        first = Stop(event.signum, 1, event.at_s)
-        return _first_stop(state._replace(stop=first), event)
-    if event.at_s - stop.last_s < STOP_REPEAT_S:
-        return state, ()
-    again = Stop(stop.signum, stop.times + 1, event.at_s)
-    return _further_stop(state._replace(stop=again), event)
-
-
-def _first_stop(state: State, event: ev.Signalled) -> Decision:
-    match state.stage:
-        case Stage.SETTLING if state.alive:
-            return enter.terminate_failed(state, event.at_s, event.signum)
-        case Stage.RUNNING if state.alive:
-            return enter.terminate(state, event.at_s, event.signum)
-        case Stage.TERMINATING if state.succeeded:
-            return enter.kill(state, event.at_s)
-        case Stage.PREPARING | Stage.RUNNING | Stage.SETTLING:
-            return enter.kill(state, event.at_s)
-        case Stage.TERMINATING | Stage.KILLING | Stage.OVER:
-            return state, ()
-        case Stage.DECIDING:
-            return enter.over(state)
-        case _:
-            assert_never(state.stage)
-
-
-def _further_stop(state: State, event: ev.Signalled) -> Decision:
-    impatient = event.signum == SIGINT or (state.stop and state.stop.times > 2)  # noqa: PLR2004
-    match state.stage:
-        case Stage.TERMINATING if impatient:
-            return enter.kill(state, event.at_s)
-        case Stage.TERMINATING:
-            soon = min(state.kill_s, event.at_s + SECOND_STOP_S)
-            hurried = state._replace(deadline_s=soon, kill_s=soon)
-            another = state.stop and event.signum != state.stop.signum
-            return hurried, (enter.signal_all(state, event.signum),) if another else ()
-        case _:
-            return state, ()
+    return stopping.on_signal(state, event)
 
 
 def _on_tick(state: State, event: ev.Tick) -> Decision:
+    if state.stop is None and state.limit_s <= event.at_s < NEVER:
+        return stopping.on_limit(state, event.at_s)
     if event.at_s < state.deadline_s:
         return state, ()
+    return _on_deadline(state, event)
+
+
+def _on_deadline(state: State, event: ev.Tick) -> Decision:
     match state.stage:
         case Stage.PREPARING:
             reason = f"the preparation of attempt {state.attempt} did not end in time"
             late = Obstacle("storage_io", 1, reason, event.at_s)
             return enter.kill(state._replace(cannot=late), event.at_s)
+        case Stage.PARKING:
+            return stopping.on_tick(state, event.at_s)
         case Stage.SETTLING:
             return enter.terminate_failed(state, event.at_s)
         case Stage.TERMINATING:

@@ -14,6 +14,7 @@ from dsup.core.exits import (
     NODE_UNFIT,
     OK,
     SIGKILL,
+    heeds_stop,
     is_decisive,
     provisional_cause,
     stop_code,
@@ -79,7 +80,9 @@ def after_end(state: State, event: ev.RankExited) -> State:
         alive=state.alive - {event.rank}, ended=(*state.ended, death)
     )
     match state.stage:
-        case Stage.RUNNING if event.status != 0:
+        case Stage.PARKING if state.stop and heeds_stop(event.status):
+            return state
+        case Stage.RUNNING | Stage.PARKING if event.status != 0:
             return state._replace(failed=death, suspects=event.dying)
         case Stage.SETTLING:
             return state._replace(suspects=(*state.suspects, event.rank))
@@ -137,6 +140,7 @@ def next_attempt(state: State) -> State:
     return State(
         state.spec,
         attempt=state.attempt + 1,
+        limit_s=state.limit_s,
         best_step=state.best_step,
         checkpoint_step=state.checkpoint_step,
         failed_attempts=state.failed_attempts,

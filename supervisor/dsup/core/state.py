@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from dsup.core.plan import Plan, Policy
 
 NEVER: Final = float("inf")
+NOBODY: Final = -1
 
 
 class Stage(Enum):
@@ -15,6 +16,7 @@ class Stage(Enum):
 
     PREPARING = "preparing"
     RUNNING = "running"
+    PARKING = "parking"
     SETTLING = "settling"
     TERMINATING = "terminating"
     KILLING = "killing"
@@ -31,6 +33,7 @@ class Spec(NamedTuple):
         grace_s: from the first signal to SIGKILL, seconds.
         keep_helpers: processes that outlive a successful run are left alone.
         also_stop: signals beyond INT, TERM, HUP and QUIT that stop the run.
+        stop_after_s: the time limit of the run, seconds from its launch; None for none.
     """
 
     world_size: int
@@ -39,20 +42,41 @@ class Spec(NamedTuple):
     keep_helpers: bool
     policy: Policy
     also_stop: tuple[int, ...] = ()
+    stop_after_s: float | None = None
 
 
 class Stop(NamedTuple):
     """Somebody wants the run to end.
 
     Attributes:
-        signum: the first signal.
-        times: how many, those within a second counted once.
-        last_s: when the last one that counted came, agent clock.
+        signum: the first signal; SIGTERM where it was no signal.
+        times: how many signals, those within a second counted once; 0 for none yet.
+        last_s: when the last wish that counted came, agent clock.
+        cause: a key of ``exits.CAUSES``.
     """
 
     signum: int
     times: int
     last_s: float
+    cause: str = "preempted"
+
+
+class Parking(NamedTuple):
+    """The ranks are to leave their loops by themselves, all at the same check.
+
+    Attributes:
+        kind: a word of ``contract.STOP_KINDS``.
+        rank: who wanted it; ``NOBODY`` for nobody in particular.
+        reason: in a few words, for the ranks and for people.
+        frozen: the page is frozen, so that every rank waits at its next check.
+        check: the number of the check at which all leave; None until it is published.
+    """
+
+    kind: str
+    rank: int
+    reason: str
+    frozen: bool = False
+    check: int | None = None
 
 
 class Death(NamedTuple):
@@ -93,14 +117,17 @@ class State(NamedTuple):
 
     Attributes:
         deadline_s: when the stage is to be looked at again; ``NEVER`` for no deadline.
-        kill_s: the end of the grace, while TERMINATING.
+        kill_s: the end of the grace, while PARKING and TERMINATING.
+        limit_s: when the run's time is up; ``NEVER`` for no limit.
         started_s: when the attempt's ranks were ordered.
         alive: ranks with a process.
+        self_stopping: ranks whose loops ask at every step whether to stop.
         ended: ends in the order in which they were seen.
         failed: the first end that counts against the attempt; None while there is none.
         suspects: ranks whose death goes before ``failed`` if it was one that nobody
             else can cause: they were dying when ``failed`` was seen, or died while
             nobody had been signalled yet.
+        parking: how the ranks are to leave by themselves; None while they are not to.
         noted: ranks that have told of an exception that no other rank can cause.
         judgement: the judge's last answer; None while there is none.
         awaited: answers without which no plan is made, ``scanned`` and ``judged``.
@@ -122,8 +149,10 @@ class State(NamedTuple):
     attempt: int = 0
     deadline_s: float = NEVER
     kill_s: float = NEVER
+    limit_s: float = NEVER
     started_s: float = 0.0
     alive: frozenset[int] = frozenset()
+    self_stopping: frozenset[int] = frozenset()
     ended: tuple[Death, ...] = ()
     failed: Death | None = None
     suspects: tuple[int, ...] = ()
@@ -133,6 +162,7 @@ class State(NamedTuple):
     cannot: Obstacle | None = None
     succeeded: bool = False
     stop: Stop | None = None
+    parking: Parking | None = None
     abandoned: bool = False
     best_step: int | None = None
     checkpoint_step: int | None = None

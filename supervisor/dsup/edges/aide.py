@@ -41,10 +41,13 @@ class Aides:
 
     Args:
         watcher: calls back when an aide has answered or ended.
+
+    Attributes:
+        watcher: the same.
     """
 
     def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+        self.watcher = watcher
         self._working: dict[int, _Aide] = {}
         self._ending: set[int] = set()
 
@@ -75,7 +78,7 @@ class Aides:
             done(b"")
             return
         self._working[fd] = _Aide(pid, deadline_s, done, bytearray(), lasting)
-        self._watcher.watch(fd, lambda: self._hear(fd))
+        self.watcher.watch(fd, lambda: self._hear(fd))
 
     def deadline(self) -> float:
         """Return when ``expire`` is due, agent clock, seconds."""
@@ -116,7 +119,7 @@ class Aides:
 
     def _finish(self, fd: int) -> None:
         aide = self._working.pop(fd)
-        self._watcher.unwatch(fd)
+        self.watcher.unwatch(fd)
         os.close(fd)
         self.bury(aide.pid)
         aide.done(bytes(aide.answer))

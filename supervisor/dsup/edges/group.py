@@ -91,7 +91,7 @@ class WorkerGroup:
 
         Args:
             starts: what to start for each rank, in order.
-            page_fd: the heartbeat page.
+            page_fd: the heartbeat page; -1 if the ranks are to inherit none.
             inherit: ranks write to dsup's own stdout and stderr, not into pipes.
 
         Raises:
@@ -223,10 +223,7 @@ def _start_here(number: int, start: Start, page_fd: int) -> Rank:
     reaches the rank once, through dsup.
     """
     notes, notes_end = _socket_pair()
-    actions = [
-        (os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD),
-        (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD),
-    ]
+    actions = [*_page(page_fd), (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD)]
     pid = _spawn_with(start, actions, kept=(notes,), given=(notes_end,))
     return Rank(number, pid, os.pidfd_open(pid), -1, -1, notes)
 
@@ -238,12 +235,16 @@ def _start(number: int, start: Start, page_fd: int) -> Rank:
     actions = [
         (os.POSIX_SPAWN_DUP2, out_end, 1),
         (os.POSIX_SPAWN_DUP2, err_end, 2),
-        (os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD),
+        *_page(page_fd),
         (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD),
     ]
     kept, given = (out, err, notes), (out_end, err_end, notes_end)
     pid = _spawn_with(start, actions, kept, given)
     return Rank(number, pid, os.pidfd_open(pid), out, err, notes)
+
+
+def _page(page_fd: int) -> list[tuple[int, int, int]]:
+    return [] if page_fd < 0 else [(os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD)]
 
 
 def _spawn_with(

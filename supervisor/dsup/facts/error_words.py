@@ -64,6 +64,13 @@ DISTRIBUTED_TYPES: Final = frozenset(
 )
 
 
+RELAYED: Final = {
+    "dsup_runtime.errors.PeerError": "another rank failed",
+    "dsup_runtime.errors.BarrierTimeout": "barrier not passed",
+}
+"""The runtime's own: whatever words they quote, the reason is another rank's."""
+
+
 class Words(NamedTuple):
     """Substrings that tell one kind of communication error, and its short name."""
 

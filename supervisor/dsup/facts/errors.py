@@ -19,6 +19,7 @@ from dsup.facts.error_words import (
     OWN,
     PEER_TYPES,
     PLAIN_TYPES,
+    RELAYED,
     Row,
 )
 
@@ -36,6 +37,8 @@ def communication(type_name: str, text: str) -> str:
         Such as ``connection closed by peer``; empty where it is no such error, or
         where its text tells of a reason in the rank itself.
     """
+    if type_name in RELAYED:
+        return RELAYED[type_name]
     lowered = _lowered(text)
     if any(word in lowered for word in LOCAL):
         return ""

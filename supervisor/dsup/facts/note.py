@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Final
+from typing import Final
 
 from dsup.core.printable import printable
+from dsup.facts.fields import NAME_MAX_CHARS, VERSION, loads, number, word
 from dsup.facts.raised import Raised
 
 TEXT_MAX_CHARS: Final = 2000
-NAME_MAX_CHARS: Final = 200
 PATH_MAX_CHARS: Final = 1024
 CAUSES_MAX: Final = 4
-_VERSION: Final = 1
 _MAX_NS: Final = 2**63
 _ELLIPSIS: Final = " ... "
 _STACK_MAX_CHARS: Final = 16_384
@@ -27,23 +25,23 @@ def decode_note(rank: int, raw: bytes) -> Raised | None:
         rank: whose socket it came from.
         raw: the datagram.
     """
-    fields = _loads(raw)
-    kind = _word(fields.get("type"), NAME_MAX_CHARS)
-    told = fields.get("kind") == "raised" and fields.get("v") == _VERSION
+    fields = loads(raw)
+    kind = word(fields.get("type"), NAME_MAX_CHARS)
+    told = fields.get("kind") == "raised" and fields.get("v") == VERSION
     if not told or not kind:
         return None
-    at_ns = _number(fields.get("at_ns"), _MAX_NS)
+    at_ns = number(fields.get("at_ns"), _MAX_NS)
     return Raised(
         rank=rank,
         type=kind,
         text=_text(fields.get("text")),
         caught_s=at_ns / 1e9 if at_ns else None,
         source="note",
-        pid=_number(fields.get("pid"), 2**31),
-        thread=_word(fields.get("thread"), NAME_MAX_CHARS),
-        file=_word(fields.get("file"), PATH_MAX_CHARS),
-        line=_number(fields.get("line"), 2**31),
-        function=_word(fields.get("function"), NAME_MAX_CHARS),
+        pid=number(fields.get("pid"), 2**31),
+        thread=word(fields.get("thread"), NAME_MAX_CHARS),
+        file=word(fields.get("file"), PATH_MAX_CHARS),
+        line=number(fields.get("line"), 2**31),
+        function=word(fields.get("function"), NAME_MAX_CHARS),
         causes=_causes(fields.get("causes")),
     )
 
@@ -55,7 +53,7 @@ def decode_error_file(rank: int, raw: bytes) -> Raised | None:
 
     Source: torch/distributed/elastic/multiprocessing/errors/error_handler.py.
     """
-    message = _loads(raw).get("message")
+    message = loads(raw).get("message")
     stack = ""
     recorded = isinstance(message, dict)
     if isinstance(message, dict):
@@ -95,23 +93,10 @@ def _place(stack: str) -> tuple[str, int | None, str]:
         if not quote or not (number.isascii() and number.isdigit()):
             continue
         line = int(number[:9])
-        innermost = _word(file, PATH_MAX_CHARS), line, _word(function, NAME_MAX_CHARS)
+        innermost = word(file, PATH_MAX_CHARS), line, word(function, NAME_MAX_CHARS)
         if "/site-packages/" not in file and "/lib/python3" not in file:
             found = innermost
     return found if found[0] else innermost
-
-
-def _loads(raw: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return fields if isinstance(fields, dict) else {}
-
-
-def _word(value: object, limit: int) -> str:
-    """Return a printable text of one line, cut at its end."""
-    return printable(value[:limit])[:limit] if isinstance(value, str) else ""
 
 
 def _text(value: object) -> str:
@@ -131,16 +116,12 @@ def _text(value: object) -> str:
     return text[:half] + _ELLIPSIS + text[-half:]
 
 
-def _number(value: object, limit: int) -> int | None:
-    return value if type(value) is int and 0 <= value < limit else None
-
-
 def _causes(value: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, list):
         return ()
     pairs = [pair for pair in value[:CAUSES_MAX] if isinstance(pair, list)]
     return tuple(
-        (_word(pair[0], NAME_MAX_CHARS), _text(pair[1]))
+        (word(pair[0], NAME_MAX_CHARS), _text(pair[1]))
         for pair in pairs
         if len(pair) == 2  # noqa: PLR2004 (type and text)
     )

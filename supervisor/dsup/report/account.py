@@ -13,7 +13,7 @@ from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core import journal
 from dsup.core.errors import JournalError
-from dsup.core.exits import signal_name, stop_code
+from dsup.core.exits import SIGTERM, signal_name, stop_code
 from dsup.report.sentences import clock
 
 _STEP: Final = '"event":"progressed"'
@@ -52,7 +52,7 @@ class Account(NamedTuple):
 
     Attributes:
         lives: of each attempt, from 0.
-        signals: those that the agent got, in order.
+        stops: what stopped the run or may have, in order: exit code, and in words.
         guard_lost: the guard was killed.
         end: the agent's last command; None where it never came to that.
         last: the last event; None for none.
@@ -61,7 +61,7 @@ class Account(NamedTuple):
     """
 
     lives: dict[int, Life]
-    signals: list[int]
+    stops: list[tuple[int, str]]
     guard_lost: bool
     end: cmd.Exit | None
     last: ev.Event | None
@@ -91,7 +91,7 @@ def account(lines: Iterable[str]) -> Account:
     told.finish()
     return Account(
         lives=told.lives,
-        signals=told.signals,
+        stops=told.stops,
         guard_lost=told.guard_lost,
         end=told.end,
         last=told.last,
@@ -114,14 +114,14 @@ def failed(told: Account, kept: Iterable[int]) -> list[int]:
     return sorted(found | set(kept))
 
 
-def stopped_by(told: Account) -> int | None:
-    """Return the signal that stopped a run; None where none did."""
+def stopped_by(told: Account) -> str | None:
+    """Return what stopped a run, in words; None where nothing did."""
     last = told.lives.get(told.attempt)
     given_up = last and last.plan and last.plan.restart_at_s is None
     if told.end is None or given_up:
         return None
     code = told.end.code
-    return next((s for s in told.signals if stop_code(s) == code), None)
+    return next((words for by, words in told.stops if by == code), None)
 
 
 def outcome(told: Account, alive: bool | None) -> str:
@@ -143,9 +143,9 @@ def outcome(told: Account, alive: bool | None) -> str:
     if code == 0:
         again = f" in attempt {number}" if number else ""
         return f"the run finished{again}: every rank ended with 0"
-    signum = stopped_by(told)
-    if signum is not None:
-        return f"the run was stopped by {signal_name(signum)}, exit code {code}"
+    stopped = stopped_by(told)
+    if stopped is not None:
+        return f"the run was stopped by {stopped}, exit code {code}"
     plan = told.lives[number].plan if number in told.lives else None
     why = f": {plan.reason}" if plan and plan.restart_at_s is None else ""
     return f"the run was given up with exit code {code}{why}"
@@ -172,7 +172,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.lives: dict[int, Life] = {}
-        self.signals: list[int] = []
+        self.stops: list[tuple[int, str]] = []
+        self._limit_s: float | None = None
         self.guard_lost = False
         self.end: cmd.Exit | None = None
         self.last: ev.Event | None = None
@@ -189,7 +190,8 @@ class _Reader:
             return
         try:
             if not self._known and not self.unread:
-                self.world_size = journal.decode_header(line).world_size
+                spec = journal.decode_header(line)
+                self.world_size, self._limit_s = spec.world_size, spec.stop_after_s
             else:
                 self._take(journal.decode(line))
             self._known += 1
@@ -244,10 +246,25 @@ class _Reader:
             case ev.Cannot() | ev.Judged() | ev.PlanAgreed():
                 number = event.attempt
                 self.lives[number] = _after(self._life(number), event)
-            case ev.Signalled():
-                self.signals.append(event.signum)
             case ev.GuardLost():
                 self.guard_lost = True
+            case _:
+                self._on_stop(event)
+
+    def _on_stop(self, event: ev.Event) -> None:
+        """Note what may have stopped the run; its exit code tells whether it has."""
+        match event:
+            case ev.Signalled():
+                code = stop_code(event.signum)
+                self.stops.append((code, signal_name(event.signum)))
+            case ev.StopWanted() if event.stop in {"preempt", "limit"}:
+                why = event.reason or event.stop
+                self.stops.append((stop_code(SIGTERM), f"rank {event.rank} ({why})"))
+            case ev.Launched() if self._limit_s is not None:
+                self._limit_s += event.at_s
+            case ev.Tick() if self._limit_s is not None:
+                if event.at_s >= self._limit_s:
+                    self.stops.append((stop_code(SIGTERM), "its time limit"))
             case _:
                 return
 

@@ -6,16 +6,17 @@ rank went first, how, what dsup does about it, and where to look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dsup.core import events as ev
-from dsup.core.exits import CAUSES, signal_name, stop_code
+from dsup.core.exits import CAUSES, signal_name
 from dsup.core.job import Job
 from dsup.core.output import Tone
 from dsup.core.printable import printable
 from dsup.core.state import Stage, State
-from dsup.report.sentences import spans
+from dsup.report import stops
+from dsup.report.sentences import ranks
 
 STALL_WORTH_SAYING_S: Final = 5.0
 """A busy node makes the agent late by less than that; the journal keeps those."""
@@ -70,6 +71,8 @@ def tone(event: ev.Event, after: State) -> Tone:
             return "warning" if again else "failure"
         case ev.Tick() | ev.Signalled() | ev.HelpersLeft() | ev.LoopStalled():
             return "warning"
+        case ev.StopWanted():
+            return "warning"
         case _:
             return "plain"
 
@@ -85,6 +88,10 @@ def _lines(  # noqa: C901 (one case an event)
             return event.reason
         case _ if entered is Stage.OVER and after.plan is None:
             return _over(after, view)
+        case ev.Signalled() | ev.StopWanted() | ev.Tick() if stops.is_news(
+            before, after
+        ):
+            return stops.line(before, event, after)
         case ev.RankExited() if before.failed is None and after.failed:
             return _first_death(after, view)
         case ev.RankExited() if entered is Stage.TERMINATING and after.alive:
@@ -93,8 +100,6 @@ def _lines(  # noqa: C901 (one case an event)
             return _helpers(event, after)
         case ev.PlanAgreed() if before.stage is Stage.DECIDING:
             return _plan(after, view, event.at_s)
-        case ev.Signalled() if after.stop is not before.stop:
-            return _stop(event, after)
         case ev.GuardLost():
             return "the guard has gone: killing what is left"
         case ev.LoopStalled() if event.gap_s >= STALL_WORTH_SAYING_S:
@@ -106,12 +111,6 @@ def _lines(  # noqa: C901 (one case an event)
             return _tick(before, after, entered, view)
         case _:
             return ""
-
-
-def ranks(numbers: Iterable[int]) -> str:
-    """Return ``rank 1`` or ``ranks 0-2, 5``."""
-    listed = set(numbers)
-    return f"rank{'' if len(listed) == 1 else 's'} {spans(listed)}"
 
 
 def how(status: int) -> str:
@@ -208,28 +207,12 @@ def _resume_point(state: State) -> str:
     return f"{from_step} ({again} steps are done again)"
 
 
-def _stop(event: ev.Signalled, state: State) -> str:
-    name = signal_name(event.signum)
-    stop = state.stop
-    if stop is None or stop.times == 1:
-        return _stopping(name, state)
-    if state.stage is Stage.KILLING:
-        return f"{name} again: killing what is left"
-    left_s = max(0.0, state.kill_s - event.at_s)
-    return f"{name} again: SIGKILL in {left_s:.0f} s"
-
-
-def _stopping(name: str, state: State) -> str:
-    if state.stage is not Stage.TERMINATING or not state.alive:
-        return f"{name}: stopping"
-    grace = f"{state.spec.grace_s:g} s"
-    return f"{name}: passed on to {ranks(state.alive)}, SIGKILL after {grace}"
-
-
 def _tick(
     before: State, after: State, entered: Stage | None, view: View
 ) -> str | tuple[str, ...]:
     match entered:
+        case Stage.TERMINATING if before.stage is Stage.PARKING:
+            return stops.given_up(after)
         case Stage.TERMINATING:
             return f"ending {ranks(after.alive)}"
         case Stage.KILLING if after.cannot:
@@ -249,11 +232,10 @@ def _over(state: State, view: View) -> str:
         return _unkillable(state, view)
     if state.succeeded:
         again = f"finished in attempt {state.attempt}: every rank ended with 0"
-        return again if state.attempt else ""
-    if state.stop is None:
+        return stops.as_wanted(state) or (again if state.attempt else "")
+    how_ = stops.by_whom(state)
+    if not how_:
         return ""
-    signum = state.stop.signum
-    how_ = f"stopped by {signal_name(signum)}, exit code {stop_code(signum)}"
     what = "logs" if view.job.rank_logs else "journal"
     return f"{how_}; {what} in {view.job.run_dir}"
 

@@ -31,6 +31,12 @@ def spans(numbers: Iterable[int], glue: str = ", ") -> str:
     return glue.join(shown)
 
 
+def ranks(numbers: Iterable[int]) -> str:
+    """Return ``rank 1`` or ``ranks 0-2, 5``."""
+    listed = set(numbers)
+    return f"rank{'' if len(listed) == 1 else 's'} {spans(listed)}"
+
+
 def _span(span: list[int]) -> str:
     return "-".join(map(str, span))
 

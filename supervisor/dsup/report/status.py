@@ -28,7 +28,9 @@ def text(state: State, step: int | None, rate: float | None) -> str:
             parts.append(f"{rate:.3g} steps/s")
     if state.checkpoint_step is not None:
         parts.append(f"checkpoint at step {state.checkpoint_step:,}")
-    if state.stage is not Stage.RUNNING:
+    if state.stage is Stage.PARKING:
+        parts.append("stopping at the next step")
+    elif state.stage is not Stage.RUNNING:
         parts.append(state.stage.value)
     return "dsup: " + ", ".join(parts)
 

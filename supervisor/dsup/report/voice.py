@@ -7,6 +7,7 @@ from typing import Final
 from dsup.core import events as ev
 from dsup.core.job import Level, Voice
 from dsup.core.output import Tone
+from dsup.report.sentences import ranks
 
 _SEVERITY: Final = {"plain": "info", "warning": "warning", "failure": "error"}
 
@@ -44,6 +45,10 @@ def detail(event: ev.Event) -> str:
             return f"rank {event.rank} ended with exit code 0"
         case ev.Progressed():
             return f"every rank finished step {event.step}"
+        case ev.SelfStopping():
+            return f"{ranks(event.ranks)} can stop at a step"
+        case ev.ChecksCounted():
+            return f"the ranks leave their loops at check {event.last + 1}"
         case ev.Scanned():
             return f"newest checkpoint: {event.path or 'none'}"
         case _:

@@ -85,15 +85,16 @@ class Desk:
             ]
         return self._disk.try_with_reserve(lambda: self._make(paths))
 
-    def save(self, name: str, fd: int) -> str | None:
+    def save(self, name: str, fd: int, *, keep: bool = False) -> str | None:
         """Copy what a descriptor holds to a file; return why that failed, or None.
 
         Args:
             name: where to, relative to the run directory.
             fd: a regular file or memfd, read from its beginning; its offset stays.
+            keep: a file that is there stays, whoever made it.
         """
         path = os.path.join(self._settings.run_dir, name)
-        return self._disk.try_with_reserve(lambda: self._copy(path, fd))
+        return self._disk.try_with_reserve(lambda: self._copy(path, fd, keep=keep))
 
     def _claim(self, journal_path: str) -> None:
         """Hold a descriptor that shows other runs' scribes that this one lives."""
@@ -109,7 +110,7 @@ class Desk:
             except FileExistsError:
                 continue
 
-    def _copy(self, path: str, fd: int) -> None:
+    def _copy(self, path: str, fd: int, *, keep: bool) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
         part = path + ".part"
         copy = os.open(part, flags | os.O_CLOEXEC, self._settings.file_mode)
@@ -122,4 +123,20 @@ class Desk:
                     break
         finally:
             os.close(copy)
-        os.rename(part, path)
+        if not keep or not _added(part, path):
+            os.rename(part, path)
+
+
+def _added(part: str, path: str) -> bool:
+    """Give a file its name, unless that is taken; its old name goes.
+
+    Returns:
+        False if it still has its old name: the file system knows no second one.
+    """
+    try:
+        os.link(part, path)
+    except OSError:
+        if not os.path.lexists(path):
+            return False
+    os.unlink(part)
+    return True

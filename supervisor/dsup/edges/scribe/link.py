@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dsup.edges.scribe.child import FIRST_FREE_FD, Child
 from dsup.edges.scribe.outbox import Budget, Outbox
-from dsup.edges.scribe.protocol import TEXT_MAX_BYTES, Message
+from dsup.edges.scribe.protocol import KEEP, TEXT_MAX_BYTES, Message
 from dsup.edges.scribe.reports import Ended, Lost, Prepared, Report, Tails
 from dsup.edges.scribe.spill import Spill, waiting
 
@@ -149,18 +149,20 @@ class Scribe:
         """Make an attempt's directories; the answer is ``Prepared``."""
         self._put(Message("prepare", attempt))
 
-    def save(self, name: str, fd: int) -> None:
+    def save(self, name: str, fd: int, *, keep: bool = False) -> None:
         """Copy what a descriptor holds to a file of the run directory.
 
         Args:
             name: relative to the run directory.
             fd: a regular file or memfd; the caller may close it at once.
+            keep: a file of that name stays as it is.
 
         Raises:
             OSError: there is no descriptor left to keep it by.
         """
         kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
-        if not self._put(Message("save", name=name, fds=(kept,))):
+        how = KEEP if keep else b""
+        if not self._put(Message("save", name=name, text=how, fds=(kept,))):
             os.close(kept)
 
     def end(self) -> None:

@@ -233,7 +233,8 @@ class Loop:
 
     def _save(self, message: protocol.Message) -> None:
         (fd,) = message.fds
-        error = self._desk.save(message.name, fd)
+        keep = message.text == protocol.KEEP
+        error = self._desk.save(message.name, fd, keep=keep)
         os.close(fd)
         if error:
             self._say(f"dsup: cannot write {message.name}, because {error}")

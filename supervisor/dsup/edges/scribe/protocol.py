@@ -16,6 +16,7 @@ TEXT_MAX_BYTES = 128 * 1024
 MESSAGE_MAX_BYTES = TEXT_MAX_BYTES + 4096
 ANSWER_MAX_BYTES = 64 * 1024
 FDS_MAX = 2
+KEEP = b"keep"
 AS_THEY_ARE = RankOutput(Route(file=True, console="raw"), Route(True, "raw"))
 
 _TONES: dict[str, Tone] = {"warning": "warning", "failure": "failure"}
@@ -57,7 +58,8 @@ class Message(NamedTuple):
         attempt: of open, close, prepare and tails.
         local_rank: of open.
         name: of save, relative to the run directory; of say, the tone.
-        text: of journal, say and status, without its newline.
+        text: of journal, say and status, without its newline; of save, KEEP where a
+            file that is there stays.
         fds: read ends of stdout and stderr of open; the file of save; of tails, a
             memfd that ``encode_tail`` is appended to, stream by stream.
     """

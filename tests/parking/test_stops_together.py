@@ -1,0 +1,179 @@
+"""A stop that ranks come to by themselves: all at the same check, and no signal."""
+
+import json
+import os
+import signal
+
+import pytest
+
+QUICK = "--shutdown-timeout 2"
+DRAWN = 20
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGTERM, 143, id="TERM"), pytest.param(signal.SIGINT, 130)],
+)
+def test_a_stop_is_the_same_check_for_every_rank(run, parked, ranks, number, code):
+    """SIGTERM to dsup: all leave at one check, with its reason; none is signalled."""
+    parked.start(run, f"--nproc {ranks}", "*:")
+    run.wait_event("ready", ranks)
+    run.signal(number)
+
+    assert run.ended(5) == code, run.console()
+    told = parked.left_together(run, ranks)
+    assert (told.kind, told.of, told.reason) == ("preempt", -1, number.name)
+    assert 0 < told.left_s <= 2.5
+    assert run.events("got-TERM") == []
+    assert parked.journal(run, "signal_ranks") == []
+    assert any("stopping at the next step" in line for line in run.said())
+    run.nothing_left()
+
+
+def test_ctrl_c_of_a_terminal_parks_too(run, parked):
+    """The ranks are in sessions of their own: Ctrl-C is dsup's to pass on, or not."""
+    parked.start(run, "--nproc 2", "*:")
+    run.wait_event("ready", 2)
+    os.killpg(run.process.pid, signal.SIGINT)
+
+    assert run.ended(5) == 130, run.console()
+    parked.left_together(run, 2)
+    assert run.events("got-TERM") == []
+
+
+def test_the_stop_is_early(run, parked):
+    """Steps of 5 ms: from the signal to the last end it takes well under a second."""
+    parked.start(run, "--nproc 2", "*:step=0.005")
+    run.wait_event("ready", 2)
+    begun_s = run.elapsed_s()
+    run.signal(signal.SIGTERM)
+    run.ended(5)
+
+    assert run.elapsed_s() - begun_s < 1.0
+
+
+def test_a_rank_that_does_not_come_gets_sigterm_at_half_the_grace(run, parked):
+    """The page's deadline comes out of the grace: half of it, then SIGTERM."""
+    parked.start(run, f"--nproc 2 {QUICK}", "0:deaf=3", "1:deaf=3")
+    run.wait_event("ready", 2)
+    begun_s = run.elapsed_s()
+    run.signal(signal.SIGTERM)
+
+    assert run.ended(5) == 143, run.console()
+    assert 0.9 < run.elapsed_s() - begun_s < 1.8
+    assert len(run.events("got-TERM")) == 2
+    assert any("did not stop by themselves within 1 s" in line for line in run.said())
+    run.nothing_left()
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        pytest.param(("0:", "1:plain"), id="without the runtime"),
+        pytest.param(("0:", "1:late=60"), id="not in its loop yet"),
+    ],
+)
+def test_one_rank_that_does_not_stop_itself_means_signals(run, parked, clauses):
+    """A stop while one rank is not at its loop goes to all as a signal, at once."""
+    parked.start(run, f"--nproc 2 {QUICK}", *clauses)
+    run.wait_event("here", 2)
+    begun_s = run.elapsed_s()
+    run.signal(signal.SIGTERM)
+
+    assert run.ended(5) == 143, run.console()
+    assert run.elapsed_s() - begun_s < 0.9
+    assert len(run.events("got-TERM")) == 2
+    assert parked.journal(run, "freeze_page") == []
+
+
+def later(run, proc, seconds, number):
+    """Send a signal that counts as another one: they must be a second apart."""
+    end_s = run.elapsed_s() + seconds
+    proc.until(lambda: run.elapsed_s() > end_s, seconds + 1, "the clock stands")
+    run.signal(number)
+    return run.elapsed_s()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "signals"),
+    [
+        pytest.param(signal.SIGTERM, 2, id="a second TERM is passed on"),
+        pytest.param(signal.SIGINT, 0, id="a second INT kills"),
+    ],
+)
+def test_a_second_stop_ends_the_waiting(run, parked, proc, number, signals):
+    """Whoever asks twice does not want to wait for a step."""
+    parked.start(run, "--nproc 2 --shutdown-timeout 25", "*:deaf=3")
+    run.wait_event("ready", 2)
+    run.signal(signal.SIGTERM)
+    begun_s = later(run, proc, 1.2, number)
+
+    assert run.ended(4) == 143, run.console()
+    assert run.elapsed_s() - begun_s < 1.0
+    assert len(run.events("got-TERM")) == signals
+    run.nothing_left()
+
+
+def test_a_death_on_the_way_to_the_stop_is_judged(run, parked):
+    """A rank that is killed while parked ends the waiting; the stop keeps its code."""
+    parked.start(run, "--nproc 2 --max-restarts 2", "0:", "1:deaf=3,die=60,step=0.02")
+    run.wait_event("ready", 2)
+    run.signal(signal.SIGTERM)
+
+    assert run.ended(6) == 143, run.console()
+    verdict = json.loads((run.run_dir() / "attempt_0/verdict.json").read_text())
+    assert verdict["first_ranks"] == [1]
+    assert len(parked.journal(run, "spawn")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_twenty_drawn_stops_end_at_one_check_each(new_run, parked, proc):
+    """Whenever the stop comes, all ranks leave at the same check, unsignalled."""
+    for seed in range(DRAWN):
+        ranks, step_s, delay_s = parked.drawn(seed)
+        run = new_run()
+        parked.start(run, f"--nproc {ranks}", f"*:step={step_s}")
+        run.wait_event("ready", ranks)
+        end_s = run.elapsed_s() + delay_s
+        proc.until(lambda r=run, e=end_s: r.elapsed_s() > e, 2, "the clock stands")
+        run.signal(signal.SIGTERM)
+
+        assert run.ended(8) == 143, f"seed {seed}: {run.console()}"
+        parked.left_together(run, ranks)
+        assert run.events("got-TERM") == [], seed
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("", id="no process group"),
+        pytest.param("gloo", id="gloo", marks=[pytest.mark.torch, pytest.mark.slow]),
+    ],
+)
+def test_ranks_of_the_runtime_stop_by_themselves(run, parked, how):
+    """dsup_runtime's should_stop and the agent keep to the same protocol."""
+    words = ["-", how] if how else ["-"]
+    parked.start(run, "--nproc 2", *words, worker="should_stop.py")
+    run.wait_event("ready", 2)
+    run.signal(signal.SIGTERM)
+
+    assert run.ended(8) == 143, run.console()
+    told = parked.left_together(run, 2)
+    assert (told.kind, told.of, told.reason) == ("preempt", -1, "SIGTERM")
+    assert len({event.step for event in run.events("left")}) == 1
+    assert parked.journal(run, "signal_ranks") == []
+
+
+def test_a_rank_that_left_as_asked_is_no_suspect(run, parked):
+    """Of two that end in a stop, the one with another code than 143 is named."""
+    parked.start(run, "--nproc 2", "0:", "1:leave=3")
+    run.wait_event("ready", 2)
+    run.signal(signal.SIGTERM)
+
+    assert run.ended(6) == 143, run.console()
+    verdict = json.loads((run.run_dir() / "attempt_0/verdict.json").read_text())
+    assert verdict["first_ranks"] == [1]
+    assert verdict["ended_by_dsup"] == [0]
