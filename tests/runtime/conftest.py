@@ -49,6 +49,14 @@ class Page:
         first = contract.slot_offset(index)
         return self.words[first : first + contract.SLOT_WORDS]
 
+    def renew(self):
+        """Make it anew: that of a group of ranks which is about to start."""
+        kept = (contract.HEADER_MAGIC, contract.HEADER_ATTEMPT, contract.HEADER_SLOTS)
+        for word in range(len(self.words)):
+            if word not in kept:
+                self.words[word] = 0
+        self.words[contract.HEADER_STOP_STEP] = contract.NO_STEP
+
     def environment(self, slot=0, attempt=0):
         """Return the variables by which a worker finds its slot."""
         return {
@@ -91,6 +99,113 @@ class Worker(subprocess.Popen):
         """Return (exit status, stdout, stderr) once it has ended."""
         stdout, stderr = self.communicate(timeout=PATIENCE_S)
         return self.returncode, stdout, stderr
+
+
+FORGE = """
+import ctypes, json, os, select, sys, time
+import torch, torch.distributed as dist
+import dsup_runtime.agreement, dsup_runtime.stop
+
+torch.set_num_threads(1)
+
+def be_rank(rank, trial, answers, over):
+    ctypes.CDLL(None).prctl(1, 9)  # no rank outlives this process
+    size = trial["size"]
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size}
+    os.environ.update({name: str(place) for name, place in places.items()})
+    os.environ.update(trial["env"][rank])
+    names = {"rank": rank, "size": size, "args": trial["args"], "told": None}
+    names.update(os=os, time=time, torch=torch, dist=dist)
+    try:
+        if trial["meet"]:
+            dist.init_process_group(
+                "gloo", init_method=trial["meet"], rank=rank, world_size=size
+            )
+        exec(trial["code"], names)
+        answer = {"told": names["told"]}
+    except BaseException as error:
+        answer = {"error": type(error).__name__, "text": str(error)}
+    os.write(answers, json.dumps(answer).encode())
+    os.read(over, 1)  # whoever leaves first would be gone for the others
+    os._exit(0)
+
+def hold(trial):
+    over, end = os.pipe()
+    pids, pipes = [], []
+    for rank in range(trial["size"]):
+        answer, answers = os.pipe()
+        if not (pid := os.fork()):
+            os.close(end)
+            be_rank(rank, trial, answers, over)
+        os.close(answers)
+        pids.append(pid)
+        pipes.append(answer)
+    os.close(over)
+    until = time.monotonic() + trial["limit_s"]
+    found = [None] * len(pids)
+    for rank in sorted(range(len(pids)), key=trial["frozen"].__contains__):
+        pipe = pipes[rank]
+        left = max(until - time.monotonic(), 0) if rank not in trial["frozen"] else 0
+        if select.select([pipe], [], [], left)[0]:
+            found[rank] = json.loads(os.read(pipe, 1 << 16) or "null")
+        if found[rank] is None:
+            os.kill(pids[rank], 9)
+        os.close(pipe)
+    os.close(end)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    return found
+
+for line in sys.stdin:
+    print(json.dumps(hold(json.loads(line))), flush=True)
+"""
+"""Has torch, and forks ranks that would take seconds each to import it."""
+
+
+class World(Worker):
+    """Ranks that run a piece of code together, as often as a test wants."""
+
+    def __init__(self, directory, page):
+        super().__init__(FORGE, pass_fds=(page.fd,))
+        self.directory = directory
+        self.page = page
+        self.trials = 0
+
+    def begin(self, code, size=4, **trial):
+        """Let ranks run some code; what it leaves in ``told`` is their answer.
+
+        The code sees rank, size, args, os, time, torch and dist, whose group is made.
+        """
+        self.trials += 1
+        page = self.page if trial.pop("supervised", False) else None
+        if page:
+            page.renew()
+        more = trial.pop("env", {})
+        env = [{**(page.environment(slot) if page else {}), **more}
+               for slot in range(size)]  # fmt: skip
+        meet = f"file://{self.directory}/{self.trials}"
+        trial = {"args": None, "frozen": [], "limit_s": 12, "meet": meet, **trial}
+        self.stdin.write(json.dumps({"code": code, "size": size, "env": env, **trial}))
+        self.go_on()
+
+    def run(self, code, size=4, **trial):
+        """Return what each rank told, by rank: ``told``, or ``error`` and ``text``.
+
+        A rank that is frozen, or that did not end in time, tells None.
+        """
+        self.begin(code, size, **trial)
+        return self.hear()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A world of ranks with torch and gloo, and a page with four slots."""
+    page = Page(slots=4)
+    ranks = World(tmp_path_factory.mktemp("world"), page)
+    yield ranks
+    ranks.kill()
+    ranks.communicate(timeout=PATIENCE_S)
+    os.close(page.fd)
 
 
 BARE = os.path.realpath(sys.executable)

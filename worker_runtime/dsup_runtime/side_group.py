@@ -5,19 +5,23 @@ meets the caller's collectives or its GPU. Without a process group, or alone in 
 exchange is local and no group is ever made. Values travel as JSON: what a rank sends is
 never unpickled.
 
-Every function here must be called by all ranks in the same order.
+Every function here must be called by all ranks in the same order. Ranks that meet in
+different calls all learn it at once: each sends which call it is in.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from dsup_runtime.bounded import BoundedCall
 from dsup_runtime.errors import PeerError
 
 if TYPE_CHECKING:
+    import torch
     import torch.distributed as dist
 
 Json: TypeAlias = Any
@@ -25,23 +29,61 @@ Json: TypeAlias = Any
 VALUE_MAX_BYTES: Final = 1 << 20
 """Longest JSON a rank may send; a longer one is the caller's bug."""
 
+NUMBER_LIMIT: Final = 1 << 47
+"""Every number of a maximum is below this, and at least 0."""
+
+MARK_LIMIT: Final = 1 << 12
+
+CALLS: Final = ("exchange", "reduce_max", "agree any", "agree all", "should_stop")
+"""What a rank may be in; it sends the index."""
+
+_WORDS: Final = 2  # from 3 on gloo cuts them up among the ranks, many times as slow
+_TAG_MAX: Final = (1 << 16) - 1
+
+
+class UnlikeError(PeerError):
+    """The ranks are in the same call, but have not made the same calls before it.
+
+    Attributes:
+        marks: the least and the greatest.
+    """
+
+    def __init__(self, call: str, marks: tuple[int, int]) -> None:
+        self.marks = marks
+        super().__init__(f"cannot go on with {call}, because the ranks came apart")
+
 
 class _Side:
     """The side group of the process group there is now."""
 
-    __slots__ = ("group", "world")
+    __slots__ = ("group", "limited", "world")
 
     def __init__(self) -> None:
         self.world: dist.ProcessGroup | None = None
         self.group: dist.ProcessGroup | None = None
+        self.limited: tuple[float, dist.AllreduceOptions] | None = None
 
-    def of_now(self) -> dist.ProcessGroup:
+    def of_now(self, timeout_s: float) -> dist.ProcessGroup:
         import torch.distributed as dist
 
         if self.group is None or self.world is not dist.group.WORLD:
+            self.group = _new_group(timeout_s)
             self.world = dist.group.WORLD
-            self.group = dist.new_group(backend="gloo")
         return self.group
+
+    def options(self, timeout_s: float) -> dist.AllreduceOptions:
+        """Return what a maximum is made with; as a rule that of the last time.
+
+        Without a limit of its own, destroying the group would wait half an hour for it.
+        """
+        if self.limited is None or self.limited[0] != timeout_s:
+            import torch.distributed as dist
+
+            options = dist.AllreduceOptions()
+            options.reduceOp = dist.ReduceOp(dist.ReduceOp.MAX)
+            options.timeout = _limit(timeout_s)
+            self.limited = timeout_s, options
+        return self.limited[1]
 
 
 _side = _Side()
@@ -49,39 +91,111 @@ _side = _Side()
 
 def size() -> int:
     """Return how many ranks an exchange reaches: 1 where there is no group."""
-    import sys
-
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return 1
     return int(dist.get_world_size())
 
 
-def reduce_max(numbers: list[int], *, timeout_s: float) -> list[int]:
+def rank() -> int:
+    """Return this rank's place in an exchange: 0 where there is no group."""
+    if size() == 1:
+        return 0
+    import torch.distributed as dist
+
+    return dist.get_rank()
+
+
+class Maximum:
+    """A maximum over all ranks that is under way.
+
+    Args:
+        told: the words that this rank gives, and those of all in the end.
+        count: how many numbers are in them.
+        timeout_s: how long the other ranks may take, seconds.
+    """
+
+    __slots__ = ("_begin_s", "_count", "_group", "_options", "_told", "_work")
+
+    def __init__(self, told: torch.Tensor, count: int, timeout_s: float) -> None:
+        self._told = told
+        self._count = count
+        self._begin_s = time.monotonic()
+        self._group = _side.of_now(timeout_s)
+        self._options = _side.options(timeout_s)
+        self._work = self._begin()
+
+    def again(self) -> None:
+        """Begin it anew with the numbers found: once more the own, if none was more."""
+        self._begin_s = time.monotonic()
+        self._work = self._begin()
+
+    def result(self, *, timeout_s: float) -> list[int]:
+        """Return the maximum of all ranks, number by number.
+
+        Args:
+            timeout_s: how long to wait for it from now, seconds.
+
+        Raises:
+            PeerError: if a rank does not take part in time, has gone, or is in
+                another call.
+            UnlikeError: if the ranks gave different marks.
+        """
+        _wait(self._work, timeout_s, self._begin_s)
+        first, second = self._told.tolist()
+        greatest, least = first // NUMBER_LIMIT, _TAG_MAX - second // NUMBER_LIMIT
+        if greatest != least:
+            raise _strayed(least, greatest)
+        return [first % NUMBER_LIMIT, second % NUMBER_LIMIT][: self._count]
+
+    def _begin(self) -> dist.Work:
+        try:
+            return self._group.allreduce([self._told], self._options)
+        except RuntimeError as error:  # gloo knows no other
+            raise unreachable(error, time.monotonic() - self._begin_s) from error
+
+
+def start_max(
+    numbers: list[int], *, call: str, timeout_s: float, mark: int = 0
+) -> Maximum:
+    """Begin a maximum over all ranks, of which there must be more than one.
+
+    Args:
+        numbers: one or two, as many on every rank, each in [0, NUMBER_LIMIT).
+        call: on whose behalf; one of CALLS.
+        timeout_s: how long the other ranks may take, seconds.
+        mark: what has to be the same on all ranks, modulo MARK_LIMIT.
+
+    Raises:
+        PeerError: if the side group cannot be made, because a rank takes no part.
+    """
+    import torch
+
+    told = torch.tensor(_pack(numbers, call, mark), dtype=torch.int64)
+    return Maximum(told, len(numbers), timeout_s)
+
+
+def reduce_max(
+    numbers: list[int], *, timeout_s: float, call: str = "reduce_max", mark: int = 0
+) -> list[int]:
     """Return the maximum of all ranks, number by number.
 
     Args:
-        numbers: as many on every rank, each in 64 bits.
+        numbers: one or two, as many on every rank, each in [0, NUMBER_LIMIT).
         timeout_s: how long to wait for the others, seconds.
+        call: on whose behalf; one of CALLS.
+        mark: what has to be the same on all ranks, modulo MARK_LIMIT.
 
     Raises:
-        PeerError: if a rank does not take part in time, or has gone.
+        PeerError: if a rank does not take part in time, has gone, or is in another
+            call.
+        UnlikeError: if the ranks gave different marks.
     """
     if size() == 1:
         return list(numbers)
-    import torch
-    import torch.distributed as dist
-
-    told = torch.tensor(numbers, dtype=torch.int64)
-    begin_s = time.monotonic()
-    try:
-        work = dist.all_reduce(
-            told, op=dist.ReduceOp.MAX, group=_side.of_now(), async_op=True
-        )
-        work.wait(timedelta(seconds=timeout_s))
-    except RuntimeError as error:  # gloo knows no other
-        raise unreachable(error, time.monotonic() - begin_s) from error
-    return [int(number) for number in told.tolist()]
+    end_s = time.monotonic() + timeout_s
+    maximum = start_max(numbers, call=call, timeout_s=timeout_s, mark=mark)
+    return maximum.result(timeout_s=end_s - time.monotonic())
 
 
 def exchange(value: Json, *, timeout_s: float) -> list[Json]:
@@ -92,7 +206,8 @@ def exchange(value: Json, *, timeout_s: float) -> list[Json]:
         timeout_s: how long to wait for the others, seconds.
 
     Raises:
-        PeerError: if a rank does not take part in time, or has gone.
+        PeerError: if a rank does not take part in time, has gone, or is in another
+            call.
     """
     data = json.dumps(value).encode()
     if len(data) > VALUE_MAX_BYTES:
@@ -101,25 +216,90 @@ def exchange(value: Json, *, timeout_s: float) -> list[Json]:
     if size() == 1:
         return [json.loads(data)]
     import torch
-    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
 
-    end_s = time.monotonic() + timeout_s
-    longest = reduce_max([len(data)], timeout_s=timeout_s)[0]
+    begin_s = time.monotonic()
+    longest = reduce_max([len(data)], timeout_s=timeout_s, call="exchange")[0]
     own = torch.frombuffer(bytearray(data.ljust(longest)), dtype=torch.uint8)
     told = [torch.empty_like(own) for _ in range(size())]
-    left_s = max(end_s - time.monotonic(), 0.001)
+    left_s = begin_s + timeout_s - time.monotonic()
+    options = distributed_c10d.AllgatherOptions()  # type: ignore[attr-defined]
+    options.timeout = _limit(left_s)
     try:
-        work = dist.all_gather(told, own, group=_side.of_now(), async_op=True)
-        work.wait(timedelta(seconds=left_s))
+        work = _side.of_now(left_s).allgather([told], [own], options)
     except RuntimeError as error:
-        raise unreachable(error, timeout_s) from error
+        raise unreachable(error, time.monotonic() - begin_s) from error
+    _wait(work, left_s, begin_s)
     return [json.loads(bytes(each.tolist())) for each in told]
 
 
-def unreachable(error: Exception, waited_s: float) -> PeerError:
+def unreachable(error: BaseException, waited_s: float) -> PeerError:
     """Return the error of ours for one of gloo's."""
     words = str(error).partition("\n")[0][:200]
     return PeerError(
         f"cannot agree with the other ranks, because one of them did not answer within"
         f" {waited_s:.1f} s or has gone: {words} (the rank that ended first says why)"
     )
+
+
+def _pack(numbers: list[int], call: str, mark: int) -> list[int]:
+    """Return two words, each a number and, above it, the tag of the call.
+
+    The maximum of one has the greatest tag of all ranks, that of the other the least.
+    """
+    sound = all(0 <= number < NUMBER_LIMIT for number in numbers)
+    if not sound or not 0 < len(numbers) <= _WORDS:
+        message = (
+            f"cannot reduce {numbers}, because that is not one or two numbers from 0"
+            f" below {NUMBER_LIMIT}"
+        )
+        raise ValueError(message)
+    tag = CALLS.index(call) * MARK_LIMIT + mark % MARK_LIMIT
+    first, second = (numbers + [0] * _WORDS)[:_WORDS]
+    return [tag * NUMBER_LIMIT + first, (_TAG_MAX - tag) * NUMBER_LIMIT + second]
+
+
+def _strayed(least: int, greatest: int) -> PeerError:
+    """Return the error for ranks whose tags are not the same."""
+    one, least_mark = divmod(least, MARK_LIMIT)
+    other, greatest_mark = divmod(greatest, MARK_LIMIT)
+    if one == other:
+        return UnlikeError(CALLS[one], (least_mark, greatest_mark))
+    return PeerError(
+        f"cannot agree with the other ranks, because they meet in different calls, in"
+        f" {CALLS[one]} and in {CALLS[other]} (all ranks must make the same calls in"
+        " the same order: none may stand under a condition such as `if is_main`)"
+    )
+
+
+def _limit(left_s: float) -> timedelta:
+    """Return a time for gloo, which counts milliseconds, and none of them as no end."""
+    return timedelta(seconds=max(left_s, 0.001))
+
+
+def _wait(work: dist.Work, left_s: float, begin_s: float) -> None:
+    try:
+        work.wait(_limit(left_s))
+    except RuntimeError as error:
+        raise unreachable(error, time.monotonic() - begin_s) from error
+
+
+def _new_group(timeout_s: float) -> dist.ProcessGroup:
+    """Make a gloo group of all ranks, within bounds.
+
+    On a thread of its own, because the store may hang for ever where the rank that
+    hosts it is frozen.
+    """
+    import torch.distributed as dist
+
+    made: list[dist.ProcessGroup] = []
+
+    def make() -> None:
+        made.append(dist.new_group(backend="gloo", timeout=_limit(timeout_s)))
+
+    begin_s = time.monotonic()
+    making = BoundedCall(make, name="dsup-side-group")
+    if not making.ended_within(timeout_s) or not made:
+        cause = making.error or TimeoutError("the side group was not made")
+        raise unreachable(cause, time.monotonic() - begin_s) from cause
+    return made[0]

@@ -1,0 +1,132 @@
+"""The page half of the global stop: how ranks and dsup's agent settle on one check.
+
+A rank numbers its checks. At each it stores the number, then reads one word of the
+agent's: ``FREEZE``. While that is 0 it goes on. To stop the ranks, the agent sets it,
+waits until every check that may have missed it has its number stored, takes the
+greatest, and publishes the one after it. A rank that meets the freeze waits for that
+number, and leaves at the check that has it, or at the first one past it.
+
+No rank ever answers the agent. One that sits in a collective of the next step could
+not, while the one it waits for stands here: both are let go by the same published
+number, and meet in the step before the stop.
+"""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dsup_runtime import contract
+from dsup_runtime.contract import (
+    FLAG_STOPS_ITSELF,
+    HEADER_FREEZE,
+    HEADER_STOP_KIND,
+    HEADER_STOP_RANK,
+    HEADER_STOP_REASON,
+    HEADER_STOP_STEP,
+    SLOT_FLAGS,
+    SLOT_SEQUENCE,
+    SLOT_WANTED,
+    STOP_KINDS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_POLL_S: Final = 0.0003
+_REASON_WORDS: Final = 8
+_UNKNOWN_KIND: Final = STOP_KINDS.index("preempt")  # loses nothing, claims nothing
+
+
+class Decision(NamedTuple):
+    """What was decided for all ranks.
+
+    Attributes:
+        kind: an index into STOP_KINDS.
+        reason: in a few words.
+        rank: global rank that asked; None for nobody in particular.
+    """
+
+    kind: int
+    reason: str
+    rank: int | None
+
+
+class StopPage:
+    """A page on which all ranks of the world have a slot, and this one's is ours.
+
+    Args:
+        words: the whole page.
+        slot: this rank's words in it.
+        grace_s: how long an announced stop may take to be published, seconds.
+    """
+
+    __slots__ = ("_gave_up", "_grace_s", "_slot", "_words")
+
+    def __init__(
+        self, words: memoryview[int], slot: memoryview[int], *, grace_s: float
+    ) -> None:
+        self._words = words
+        self._slot = slot
+        self._grace_s = grace_s
+        self._gave_up = False
+        slot[SLOT_FLAGS] |= FLAG_STOPS_ITSELF
+
+    def check(self, number: int) -> Decision | None:
+        """Store where this rank is; return what was decided if it is to leave here.
+
+        Args:
+            number: of this check, from 1, one more each time.
+        """
+        self._slot[SLOT_SEQUENCE] = number  # before the look: who misses it is seen
+        if not self._words[HEADER_FREEZE] or not self._is_published():
+            return None
+        return self._decision() if number >= self._words[HEADER_STOP_STEP] else None
+
+    def want(self, kinds: Iterable[int]) -> None:
+        """Ask the agent for a stop of the greatest kind wanted here.
+
+        A signal handler may want more while this runs: then its word stays.
+
+        Args:
+            kinds: indices into STOP_KINDS, as they are now each time they are asked.
+        """
+        slot = self._slot
+        while slot[SLOT_WANTED] != (greatest := max(kinds)):
+            slot[SLOT_WANTED] = greatest
+
+    def _is_published(self) -> bool:
+        """Wait until the agent has published the stop it announced, or took it back."""
+        words = self._words
+        end_s = monotonic() + (0 if self._gave_up else self._grace_s)
+        while words[HEADER_STOP_STEP] == contract.NO_STEP:
+            if not words[HEADER_FREEZE]:
+                return False
+            if monotonic() >= end_s:
+                self._give_up()
+                return False
+            sleep(_POLL_S)
+        return True
+
+    def _give_up(self) -> None:
+        if self._gave_up:
+            return
+        self._gave_up = True
+        from logging import getLogger
+
+        getLogger("dsup_runtime").warning(
+            "cannot stop as dsup announced, because it has not said within %.1f s at"
+            " which step (training goes on; see whether the agent still runs)",
+            self._grace_s,
+        )
+
+    def _decision(self) -> Decision:
+        words = self._words
+        kind, rank = words[HEADER_STOP_KIND], words[HEADER_STOP_RANK]
+        end = HEADER_STOP_REASON + _REASON_WORDS
+        reason = words[HEADER_STOP_REASON:end].tobytes().rstrip(b"\0")
+        return Decision(
+            kind if 0 < kind < len(STOP_KINDS) else _UNKNOWN_KIND,
+            reason.decode(errors="ignore"),  # it may be cut within a character
+            None if rank < 0 else rank,
+        )
