@@ -118,6 +118,11 @@ def file_entry(name):
             id="no files named",
         ),
         pytest.param(
+            lambda step: edit_manifest(step, checksum="crc64"),
+            "manifest.json names no checksum that dsup knows",
+            id="unknown checksum",
+        ),
+        pytest.param(
             lambda step: edit_manifest(step, step=5),
             "manifest.json is that of step 5",
             id="directory renamed",

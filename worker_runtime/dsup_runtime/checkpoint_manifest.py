@@ -1,48 +1,83 @@
 """The manifest of a checkpoint: which files make it whole, and whether they are there.
 
-``manifest.json`` is one object: ``format``, ``step``, ``attempt``, ``meta`` and
-``files``, a list of ``{"name", "bytes", "crc32"}`` with names relative to it. It is
-written last and read by other processes, perhaps of another version of dsup, so nothing
-in it is trusted: its size is capped, names may not leave the directory, links are never
-followed. CRC-32 catches silent corruption and mixed-up files, not malice.
+``manifest.json`` is one object: ``format``, ``step``, ``attempt``, ``world_size``,
+``healthy``, ``versions``, ``checksum`` (crc32, sha256 or none), ``meta`` and ``files``,
+a list of ``{"name", "bytes", "crc32"}`` with names relative to it. It is written last
+and read by other processes, perhaps of another version of dsup, so nothing in it is
+trusted: its size is capped, names may not leave the directory, links are never
+followed. Checksums catch silent corruption and mixed-up files, not malice.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
 import stat
-import zlib
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from dsup_runtime.checkpoint_files import (
+    CHECKSUMS,
+    Entry,
+    Storage,
+    read_capped,
+    read_through,
+    sync_tree,
+)
 from dsup_runtime.disk import strerror, sync_directory, write_new
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 
-_MANIFEST_MAX_BYTES: Final = 16 << 20
-_CHUNK_BYTES: Final = 1 << 20
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MORE_SPACE: Final = "free some space or keep fewer checkpoints"
-_OTHER_PLACE: Final = "choose a directory that the job can write"
-_ADVICE: Final = {errno.ENOSPC: _MORE_SPACE, errno.EDQUOT: _MORE_SPACE}
+_NOT_A_FILE: Final = (
+    *(errno.EINVAL, errno.EFBIG, errno.EISDIR),
+    *(errno.ELOOP, errno.ENOTDIR, errno.ENXIO),
+)
 
 
-@contextlib.contextmanager
-def explained(task: str) -> Iterator[None]:
-    """Turn an OSError in a block into a CheckpointError: cannot TASK, because."""
-    try:
-        yield
-    except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, _OTHER_PLACE)
-        message = f"cannot {task}, because {strerror(error)} ({advice})"
-        raise CheckpointError(message) from error
+class Contents(NamedTuple):
+    """What a manifest says.
+
+    Attributes:
+        step: how many steps the state has seen.
+        files: all files of the checkpoint, each once.
+        attempt: the life of the worker group that wrote it, from 0.
+        world_size: how many ranks wrote it.
+        meta: anything JSON can hold.
+    """
+
+    step: int
+    files: list[Entry]
+    attempt: int = 0
+    world_size: int = 1
+    meta: Mapping[str, object] = {}
+
+
+class Objection(NamedTuple):
+    """What speaks against loading a checkpoint.
+
+    Attributes:
+        reason: in a few words.
+        kind: "damaged": it is not what its manifest says, or has none;
+            "unreadable": this process cannot tell;
+            "newer": a later dsup can read it.
+    """
+
+    reason: str
+    kind: str = "damaged"
+
+
+class _Refused(Exception):  # noqa: N818 (an answer within this module)
+    """A manifest says nothing that can be used."""
+
+    def __init__(self, reason: str, kind: str = "damaged") -> None:
+        super().__init__(reason)
+        self.objection = Objection(reason, kind)
 
 
 def step_name(step: int) -> str:
@@ -50,27 +85,67 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def write_manifest(
-    folder: str, step: int, attempt: int, meta: Mapping[str, object]
-) -> None:
-    """Flush all files of a directory to the disk, then the manifest that lists them.
+def write_manifest(folder: str, contents: Contents, storage: Storage) -> None:
+    """Write the manifest of a directory whose files are there, and flush the tree.
 
     Raises:
-        CheckpointError: if what lies there cannot be a checkpoint.
-        OSError: if something cannot be read, written or flushed.
+        CheckpointError: if there is nothing in it, or JSON cannot hold its meta.
+        OSError: if something cannot be written or flushed.
     """
-    files = list(_flushed(folder))
-    if not files:
+    if not contents.files:
         message = f"cannot commit {folder}, because it holds no files"
         raise CheckpointError(message)
-    manifest = {"format": FORMAT, "step": step, "attempt": attempt, "files": files}
+    manifest = {
+        "format": FORMAT,
+        "step": contents.step,
+        "attempt": contents.attempt,
+        "world_size": contents.world_size,
+        "healthy": True,  # what is not is never committed
+        "versions": _versions(),
+        "checksum": storage.checksum,
+        "files": contents.files,
+        "meta": dict(contents.meta),
+    }
     try:
-        text = json.dumps({**manifest, "meta": dict(meta)}, allow_nan=False, indent=1)
+        text = json.dumps(manifest, allow_nan=False, indent=1)
     except (TypeError, ValueError) as error:
         message = f"cannot commit {folder}, because JSON cannot hold its meta: {error}"
         raise CheckpointError(message) from error
-    write_new(os.path.join(folder, MANIFEST), text.encode())
-    sync_directory(folder)
+    if storage.fsync:
+        sync_tree(folder)
+    write_new(os.path.join(folder, MANIFEST), text.encode(), fsync=storage.fsync)
+    if storage.fsync:
+        sync_directory(folder)
+
+
+def read_manifest(path: str) -> dict[str, Any] | Objection:
+    """Return what the manifest of a checkpoint says, or why it says nothing."""
+    home = os.path.abspath(path)
+    try:
+        return _parsed(home)
+    except _Refused as refused:
+        return refused.objection
+
+
+def examine(
+    path: str | os.PathLike[str],
+    *,
+    checksums: bool = False,
+    wanted: Callable[[str], bool] | None = None,
+) -> Objection | None:
+    """Return what speaks against loading a checkpoint; None for nothing.
+
+    Args:
+        path: a ``step-*`` directory.
+        checksums: see ``verify``.
+        wanted: which files to look at, by name; None for all.
+    """
+    home = os.path.abspath(path)
+    manifest = read_manifest(home)
+    if isinstance(manifest, Objection):
+        return manifest
+    checksum = manifest["checksum"] if checksums else "none"
+    return next(_bad_files(home, manifest["files"], checksum, wanted), None)
 
 
 def verify(path: str | os.PathLike[str], *, checksums: bool = False) -> str | None:
@@ -78,102 +153,80 @@ def verify(path: str | os.PathLike[str], *, checksums: bool = False) -> str | No
 
     Args:
         path: a ``step-*`` directory.
-        checksums: also read every file and compare its CRC-32 (about 1 GB/s): finds
-            flipped bits, which ``torch.load`` does not.
+        checksums: also read every file and compare its checksum (CRC-32: about 1 GB/s):
+            finds flipped bits, which ``torch.load`` does not.
 
     Returns:
         The reason in a few words; None if nothing speaks against it.
     """
-    home = os.path.abspath(path)
+    objection = examine(path, checksums=checksums)
+    return objection and objection.reason
+
+
+def _kind(error: OSError) -> str:
+    return "damaged" if error.errno in _NOT_A_FILE else "unreadable"
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    if torch := sys.modules.get("torch"):
+        versions["torch"] = str(torch.__version__)
+    return versions
+
+
+def _parsed(home: str) -> dict[str, Any]:
     try:
         if not stat.S_ISDIR(os.lstat(home).st_mode):
-            return "it is not a directory"
-        manifest = json.loads(_read_capped(os.path.join(home, MANIFEST)))
+            raise _Refused("it is not a directory")
+        manifest = json.loads(read_capped(os.path.join(home, MANIFEST)))
     except FileNotFoundError as error:
-        return f"{os.path.basename(error.filename)} is missing"
+        raise _Refused(f"{os.path.basename(error.filename)} is missing") from error
     except OSError as error:
-        return f"{MANIFEST} cannot be read: {strerror(error)}"
-    except (ValueError, RecursionError):
-        return f"{MANIFEST} is not JSON"
-    return _objection(manifest, os.path.basename(home)) or next(
-        _bad_files(home, manifest["files"], checksums=checksums), None
-    )
-
-
-def _flushed(folder: str, prefix: str = "") -> Iterator[dict[str, object]]:
-    """Flush a tree bottom-up and yield a manifest entry for each of its files."""
-    with os.scandir(folder) as entries:
-        ordered = sorted(entries, key=lambda entry: entry.name)
-    for entry in ordered:
-        name = prefix + entry.name
-        if name == MANIFEST or not _is_plain(entry):
-            what = "dsup's own name" if name == MANIFEST else "no file or directory"
-            message = f"cannot commit {folder}, because {entry.name} is {what}"
-            raise CheckpointError(message)
-        if entry.is_dir():
-            yield from _flushed(entry.path, f"{name}/")
-        else:
-            size, crc = _read_through(entry.path, flush=True)
-            yield {"name": name, "bytes": size, "crc32": f"{crc:08x}"}
-    sync_directory(folder)
-
-
-def _is_plain(entry: os.DirEntry[str]) -> bool:
-    follow = False
-    return entry.is_dir(follow_symlinks=follow) or entry.is_file(follow_symlinks=follow)
-
-
-def _read_through(path: str, *, flush: bool = False) -> tuple[int, int]:
-    """Return a file's size and CRC-32, as they read now."""
-    size = crc = 0
-    chunk = memoryview(bytearray(_CHUNK_BYTES))
-    with open(os.open(path, _READ_FLAGS), "rb", buffering=0) as file:
-        if flush:
-            os.fsync(file.fileno())
-        while count := file.readinto(chunk):
-            size += count
-            crc = zlib.crc32(chunk[:count], crc)
-    return size, crc
-
-
-def _read_capped(path: str) -> bytes:
-    with open(os.open(path, _READ_FLAGS), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        data = file.read(_MANIFEST_MAX_BYTES + 1)
-    if len(data) > _MANIFEST_MAX_BYTES:
-        raise OSError(errno.EFBIG, f"larger than {_MANIFEST_MAX_BYTES} bytes", path)
-    return data
-
-
-def _objection(manifest: Any, folder_name: str) -> str | None:  # noqa: ANN401 (JSON)
+        reason = f"{MANIFEST} cannot be read: {strerror(error)}"
+        raise _Refused(reason, _kind(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise _Refused(f"{MANIFEST} is not JSON") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-        return f"{MANIFEST} is not dsup's"
+        raise _Refused(f"{MANIFEST} is not dsup's")
     if manifest["format"] > FORMAT:
-        return f"format {manifest['format']} is newer than this dsup reads ({FORMAT})"
+        reason = f"format {manifest['format']} is newer than this dsup reads ({FORMAT})"
+        raise _Refused(reason, "newer")
+    return _checked(manifest, os.path.basename(home))
+
+
+def _checked(manifest: dict[str, Any], folder_name: str) -> dict[str, Any]:
     step, files = manifest.get("step"), manifest.get("files")
     if not isinstance(step, int) or not isinstance(files, list) or not files:
-        return f"{MANIFEST} is incomplete"
+        raise _Refused(f"{MANIFEST} is incomplete")
     if step_name(step) != folder_name:
-        return f"{MANIFEST} is that of step {step}"
-    return None
+        raise _Refused(f"{MANIFEST} is that of step {step}")
+    if manifest.setdefault("checksum", CHECKSUMS[0]) not in CHECKSUMS:
+        raise _Refused(f"{MANIFEST} names no checksum that dsup knows")
+    return manifest
 
 
-def _bad_files(home: str, files: list[Any], *, checksums: bool) -> Iterator[str]:
+def _bad_files(
+    home: str, files: list[Any], checksum: str, wanted: Callable[[str], bool] | None
+) -> Iterator[Objection]:
     plain_folders = {""}
     for entry in files:
         name = _safe_name(entry)
         if name is None:
-            yield f"{MANIFEST} has an entry that names no file in the checkpoint"
+            yield Objection(
+                f"{MANIFEST} has an entry that names no file in the checkpoint"
+            )
             return
+        if wanted is not None and not wanted(name):
+            continue
         try:
-            reason = _bad_file(home, entry, plain_folders, checksums=checksums)
+            reason = _bad_file(home, entry, plain_folders, checksum)
         except FileNotFoundError:
             reason = f"{name} is missing"
         except OSError as error:
-            reason = f"{name} cannot be read: {strerror(error)}"
+            yield Objection(f"{name} cannot be read: {strerror(error)}", _kind(error))
+            return
         if reason:
-            yield reason
+            yield Objection(reason)
 
 
 def _safe_name(entry: Any) -> str | None:  # noqa: ANN401 (an item of a JSON list)
@@ -188,7 +241,7 @@ def _safe_name(entry: Any) -> str | None:  # noqa: ANN401 (an item of a JSON lis
 
 
 def _bad_file(
-    home: str, entry: dict[str, Any], plain_folders: set[str], *, checksums: bool
+    home: str, entry: Entry, plain_folders: set[str], checksum: str
 ) -> str | None:
     name = entry["name"]
     folder = os.path.dirname(name)
@@ -203,6 +256,8 @@ def _bad_file(
         return f"{name} is not a regular file"
     if status.st_size != entry.get("bytes"):
         return f"{name} has {status.st_size} bytes instead of {entry.get('bytes')}"
-    if checksums and f"{_read_through(path)[1]:08x}" != entry.get("crc32"):
+    if checksum == "none":
+        return None
+    if read_through(path, checksum)[1] != entry.get(checksum):
         return f"{name} does not match its checksum"
     return None

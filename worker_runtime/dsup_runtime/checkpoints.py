@@ -3,7 +3,12 @@
     root/step-00002000/   the state files, in any tree, and manifest.json
     root/.tmp-00002000-0/ a checkpoint being written (step, attempt)
     root/latest           the name of the last one committed: a hint, never the truth
+    root/step-*.corrupt   found damaged when it was to be loaded; never deleted
     root/.trash-*         on its way out
+
+A file ``pinned`` in a checkpoint keeps it for good. On a store without an atomic rename
+(``Storage(rename=False)``) files are written in place, and the manifest publishes them:
+what has none is no checkpoint.
 
 A writer asks ``begin`` for a directory, fills it and calls ``commit``: every file is
 flushed and summed, the manifest names them all, and one rename publishes the whole. A
@@ -22,26 +27,37 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dsup_runtime.checkpoint_manifest import (
+from dsup_runtime.checkpoint_files import (
+    DEFAULT,
+    Entry,
+    Storage,
+    describe,
     explained,
+    tree,
+)
+from dsup_runtime.checkpoint_listing import (
+    LATEST,
+    TMP_NAME,
+    Checkpoint,
+    newest_first,
+    temporary,
+)
+from dsup_runtime.checkpoint_manifest import (
+    MANIFEST,
+    Contents,
+    examine,
     step_name,
     verify,
     write_manifest,
 )
-from dsup_runtime.disk import (
-    discard,
-    move_to_trash,
-    remove,
-    sync_directory,
-    write_new,
-)
+from dsup_runtime.checkpoint_retention import prune
+from dsup_runtime.disk import discard, move_to_trash, sync_directory, write_new
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "Checkpoint",
@@ -53,23 +69,6 @@ __all__ = [
     "prune",
     "verify",
 ]
-
-LATEST: Final = "latest"
-
-_STEP_NAME: Final = re.compile(r"step-([0-9]{8,18})")
-_TMP_NAME: Final = re.compile(r"\.tmp-([0-9]{8,18})-([0-9]{1,9})")
-
-
-class Checkpoint(NamedTuple):
-    """A complete checkpoint.
-
-    Attributes:
-        step: how many steps its state has seen; -1 if only a foreign name tells.
-        path: its directory (a foreign one may be a file), absolute.
-    """
-
-    step: int
-    path: str
 
 
 class Scan(NamedTuple):
@@ -84,7 +83,13 @@ class Scan(NamedTuple):
     rejected: tuple[tuple[str, str], ...]
 
 
-def begin(root: str | os.PathLike[str], step: int, *, attempt: int = 0) -> str:
+def begin(
+    root: str | os.PathLike[str],
+    step: int,
+    *,
+    attempt: int = 0,
+    storage: Storage = DEFAULT,
+) -> str:
     """Make the directory that the files of one checkpoint are written to.
 
     What an earlier try at this step or an older attempt left behind is removed.
@@ -93,6 +98,7 @@ def begin(root: str | os.PathLike[str], step: int, *, attempt: int = 0) -> str:
         root: the directory of all checkpoints; made if missing.
         step: how many steps the state has seen, >= 0.
         attempt: the life of the worker group that writes, counted from 0.
+        storage: how it is going to be published.
 
     Returns:
         The path to fill and to hand to ``commit``.
@@ -102,25 +108,34 @@ def begin(root: str | os.PathLike[str], step: int, *, attempt: int = 0) -> str:
     """
     home = os.path.abspath(root)
     tmp = os.path.join(home, f".tmp-{step:08d}-{attempt}")
-    if not _TMP_NAME.fullmatch(os.path.basename(tmp)):
+    if not TMP_NAME.fullmatch(os.path.basename(tmp)):
         message = f"cannot begin a checkpoint, because {step} is no step number"
         raise CheckpointError(message)
     with explained(f"begin a checkpoint in {home}"):
-        if not os.path.isdir(home):
+        if not os.path.lexists(home):
             os.makedirs(home, exist_ok=True)
             sync_directory(os.path.dirname(home))
-        for name, (_, old_attempt) in _temporary(home):
+        for name, (_, old_attempt) in temporary(home):
             if old_attempt < attempt:
                 discard(os.path.join(home, name))
-        if os.path.lexists(tmp):
+        if not storage.rename:
+            tmp = os.path.join(home, step_name(step))
+            _make_room(tmp)
+        elif os.path.lexists(tmp):
             discard(tmp)
         os.mkdir(tmp)
-        sync_directory(home)
+        if storage.fsync:
+            sync_directory(home)
     return tmp
 
 
 def commit(
-    tmp: str, step: int, *, meta: Mapping[str, object] | None = None
+    tmp: str,
+    step: int,
+    *,
+    meta: Mapping[str, object] | None = None,
+    contents: Contents | None = None,
+    storage: Storage = DEFAULT,
 ) -> Checkpoint:
     """Publish a directory made by ``begin``; after this it survives a power loss.
 
@@ -131,20 +146,27 @@ def commit(
         tmp: what ``begin`` returned, filled, with no other process writing to it.
         step: the same step as given to ``begin``.
         meta: anything JSON can say about the state; kept in the manifest.
+        contents: what the manifest says, where the files are flushed and summed
+            already; None to do that here.
+        storage: the same as given to ``begin``.
 
     Raises:
         CheckpointError: if it cannot be published; older checkpoints are unharmed.
     """
     home, name = os.path.split(os.path.abspath(tmp))
-    match = _TMP_NAME.fullmatch(name)
-    if match is None or int(match[1]) != step:
+    attempt = _attempt_in(name, step, storage)
+    if attempt is None:
         message = f"cannot commit {tmp}, because begin did not make it for step {step}"
         raise CheckpointError(message)
     final = os.path.join(home, step_name(step))
     with explained(f"commit {final}"):
-        write_manifest(tmp, step, int(match[2]), meta or {})
-        _publish(tmp, final)
-        sync_directory(home)
+        if contents is None:
+            contents = Contents(step, _described(tmp, storage), attempt, 1, meta or {})
+        write_manifest(tmp, contents, storage)
+        if storage.rename:
+            _publish(tmp, final)
+        if storage.fsync:
+            sync_directory(home)
     # The checkpoint is safe now; a hint that cannot be written is not worth an error.
     with contextlib.suppress(OSError):
         _write_latest(home, final)
@@ -165,7 +187,7 @@ def newest_valid(root: str | os.PathLike[str], *, checksums: bool = False) -> Sc
         CheckpointError: if ``root`` cannot be read.
     """
     rejected: list[tuple[str, str]] = []
-    for checkpoint in _newest_first(os.path.abspath(root)):
+    for checkpoint in newest_first(root):
         reason = verify(checkpoint.path, checksums=checksums)
         if reason is None:
             return Scan(checkpoint, tuple(rejected))
@@ -173,66 +195,56 @@ def newest_valid(root: str | os.PathLike[str], *, checksums: bool = False) -> Sc
     return Scan(None, tuple(rejected))
 
 
-def prune(root: str | os.PathLike[str], *, keep: int = 3) -> tuple[str, ...]:
-    """Remove all valid checkpoints but the newest few, and what crashes left over.
-
-    Broken checkpoints neither count nor go. Call it after ``commit`` in the same
-    process; what cannot be deleted now is deleted by a later call.
-
-    Args:
-        root: the directory of all checkpoints.
-        keep: how many valid ones stay; the newest always does.
-
-    Returns:
-        The paths that are gone.
+def set_aside(path: str) -> str:
+    """Rename a damaged checkpoint, so that no later look finds it; return its name.
 
     Raises:
-        CheckpointError: if ``root`` cannot be read or written.
+        CheckpointError: if it cannot be renamed.
     """
-    home = os.path.abspath(root)
-    valid = [found for found in _newest_first(home) if verify(found.path) is None]
-    outdated = [found.path for found in valid[max(keep, 1) :]]
-    with explained(f"prune checkpoints in {home}"):
-        for path in outdated:
-            move_to_trash(path)
-        for name, (step, _) in _temporary(home):
-            if valid and step <= valid[0].step:
-                move_to_trash(os.path.join(home, name))
-        leftovers = [name for name in os.listdir(home) if name.startswith(".trash-")]
-    for name in leftovers:
-        with contextlib.suppress(OSError):
-            remove(os.path.join(home, name))
-    return tuple(outdated)
+    aside, number = f"{path}.corrupt", 1
+    while os.path.lexists(aside):
+        number += 1
+        aside = f"{path}.corrupt-{number}"
+    with explained(f"put the damaged checkpoint {path} aside"):
+        os.rename(path, aside)
+    return aside
 
 
-def _newest_first(home: str) -> list[Checkpoint]:
-    found = []
-    with explained(f"look for checkpoints in {home}"):
-        try:
-            with os.scandir(home) as entries:
-                for entry in entries:
-                    match = _STEP_NAME.fullmatch(entry.name)
-                    if match and entry.is_dir(follow_symlinks=False):
-                        found.append(Checkpoint(int(match[1]), entry.path))
-        except FileNotFoundError:
-            return []
-    return sorted(found, reverse=True)
+def _attempt_in(name: str, step: int, storage: Storage) -> int | None:
+    if not storage.rename:
+        return 0 if name == step_name(step) else None
+    match = TMP_NAME.fullmatch(name)
+    return int(match[2]) if match and int(match[1]) == step else None
 
 
-def _temporary(home: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    for name in os.listdir(home):
-        if match := _TMP_NAME.fullmatch(name):
-            yield name, (int(match[1]), int(match[2]))
+def _described(folder: str, storage: Storage) -> list[Entry]:
+    names = list(tree(folder))
+    if MANIFEST in names:
+        message = f"cannot commit {folder}, because {MANIFEST} is dsup's own name"
+        raise CheckpointError(message)
+    return [describe(folder, name, storage) for name in names]
+
+
+def _make_room(final: str) -> None:
+    """Move a broken checkpoint out of the way of a new one of its step."""
+    if not os.path.lexists(final):
+        return
+    objection = examine(final)
+    if objection is None or objection.kind != "damaged":
+        because = objection.reason if objection else "it is whole"
+        raise CheckpointError(
+            f"cannot write {final} again, because {because} (move it aside first)"
+        )
+    move_to_trash(final)
 
 
 def _publish(
     tmp: str, final: str, *, rename: Callable[[str, str], None] = os.rename
 ) -> None:
-    if os.path.lexists(final):
-        if verify(final) is None:
-            discard(tmp)
-            return
-        move_to_trash(final)
+    if os.path.lexists(final) and verify(final) is None:
+        discard(tmp)
+        return
+    _make_room(final)
     try:
         rename(tmp, final)
     except FileNotFoundError:

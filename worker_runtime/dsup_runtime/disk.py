@@ -11,12 +11,13 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NO_DIRECTORY_FSYNC: Final = (errno.EINVAL, errno.ENOTSUP)
 
 
-def write_new(path: str, data: bytes) -> None:
-    """Write a file that must not exist yet, down to the disk."""
+def write_new(path: str, data: bytes, *, fsync: bool = True) -> None:
+    """Write a file that must not exist yet, down to the disk unless told otherwise."""
     with open(os.open(path, _WRITE_FLAGS, 0o666), "wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        if fsync:
+            os.fsync(file.fileno())
 
 
 def sync_directory(path: str) -> None:

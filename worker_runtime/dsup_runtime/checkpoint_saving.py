@@ -1,0 +1,146 @@
+"""What ranks do before and after a checkpoint's files are written."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dsup_runtime import checkpoints, side_group, worker_info
+from dsup_runtime.checkpoint_files import Storage, explained
+from dsup_runtime.checkpoint_manifest import Contents, Objection, read_manifest
+from dsup_runtime.checkpoint_phases import log, together
+from dsup_runtime.checkpoint_retention import empty_trash, retire
+from dsup_runtime.checkpoint_shares import read_shares, wait_until_there, write_share
+from dsup_runtime.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+THERE: Final = ""
+"""Stands for the directory to write to where the step is saved already."""
+
+_WHERE: Final = "saving a checkpoint"
+
+
+class Place(NamedTuple):
+    """Where checkpoints are and what becomes of them.
+
+    Attributes:
+        root: their directory, absolute.
+        keep: how many valid ones stay.
+        storage: how they get there.
+        visibility_s: how long what one rank made may stay unseen by another, seconds.
+    """
+
+    root: str
+    keep: int
+    storage: Storage
+    visibility_s: float
+
+
+class Written(NamedTuple):
+    """A checkpoint whose files are being written, or have been.
+
+    Attributes:
+        step: how many steps its state has seen.
+        folder: where they are.
+        meta: what is said about the state.
+        ended: waits for the end of this rank's writing, and raises its error.
+    """
+
+    step: int
+    folder: str
+    meta: Mapping[str, object]
+    ended: Callable[[], object]
+
+
+def opened(place: Place, step: int) -> str | None:
+    """Have rank 0 make the directory for a step, and wait until all ranks see it.
+
+    Returns:
+        The same on all ranks: its path; THERE if the step is saved already; None if
+        there can be none.
+    """
+    told = together(_WHERE, lambda: _make(place, step))
+    if told is None:
+        return None
+    folder = str(told[0])
+    if folder == THERE:
+        return THERE
+    seen = together(_WHERE, lambda: wait_until_there(folder, place.visibility_s))
+    return folder if seen else None
+
+
+def published(place: Place, written: Written) -> bool:
+    """Flush, sum and publish what all ranks have written; return whether it worked.
+
+    The same on all ranks. Old checkpoints are retired in the same go.
+    """
+    rank, ranks = side_group.rank(), side_group.size()
+
+    def end() -> None:
+        written.ended()
+
+    def share() -> None:
+        write_share(written.folder, rank, ranks, place.storage)
+
+    def publish() -> None:
+        if rank == 0:
+            _publish(place, written, ranks)
+
+    # Each part ends on all ranks before the next begins on one.
+    return all(together(_WHERE, part) for part in (end, share, publish))
+
+
+def _make(place: Place, step: int) -> str | None:
+    if side_group.rank() != 0:
+        return None
+    newest = checkpoints.newest_valid(place.root).newest
+    if newest is not None:
+        if newest.step == step:
+            return THERE
+        if newest.step > step:
+            raise CheckpointError(
+                f"cannot save step {step}, because {newest.path} is newer: the step ran"
+                " backwards, or another run wrote there (load it first, or use another"
+                " root)"
+            )
+        _refuse_if_full(place.root, newest.path)
+    attempt = worker_info.read_attempt()
+    return checkpoints.begin(place.root, step, attempt=attempt, storage=place.storage)
+
+
+def _refuse_if_full(root: str, newest: str) -> None:
+    """Refuse a checkpoint for which there is less room than the last one took.
+
+    The write would fail half-way, on some rank, in the middle of a collective.
+    """
+    manifest = read_manifest(newest)
+    with explained(f"begin a checkpoint in {root}"):
+        found = os.statvfs(root)
+    if isinstance(manifest, Objection) or not found.f_blocks:  # a store may not tell
+        return
+    free = found.f_bavail * found.f_frsize
+    needed = sum(entry["bytes"] for entry in manifest["files"])
+    if free < needed:
+        raise CheckpointError(
+            f"cannot begin a checkpoint in {root}, because {free} bytes are free and"
+            f" the last one took {needed} (free some space or keep fewer checkpoints)"
+        )
+
+
+def _publish(place: Place, written: Written, ranks: int) -> None:
+    files = read_shares(written.folder, ranks, visible_within_s=place.visibility_s)
+    attempt = worker_info.read_attempt()
+    contents = Contents(written.step, files, attempt, ranks, written.meta)
+    checkpoints.commit(
+        written.folder, written.step, contents=contents, storage=place.storage
+    )
+    try:
+        retire(place.root, keep=place.keep, storage=place.storage)
+    except CheckpointError as error:
+        log.warning("%s", error)
+    threading.Thread(
+        target=empty_trash, args=(place.root,), name="dsup-sweeper", daemon=True
+    ).start()
