@@ -21,11 +21,11 @@ TORCHRUN = [
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(60)]
 
 
-def train(*arguments, launcher=PLAIN, steps=6):
+def train(root, *arguments, launcher=PLAIN, steps=6):
     """Run a tiny form of the example to its end, with a checkpoint every 2 steps."""
     size = ["--width", "8", "--steps", str(steps), "--checkpoint-every", "2"]
     return subprocess.run(
-        [*launcher, EXAMPLE, *size, *arguments],
+        [*launcher, EXAMPLE, "--checkpoints", str(root), *size, *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -40,40 +40,40 @@ def weights(finished):
 
 
 @pytest.fixture(scope="module")
-def undisturbed():
+def undisturbed(tmp_path_factory):
     """Return a run of one plain process that nothing happened to."""
-    return train()
+    return train(tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.fixture(scope="module")
-def undisturbed_pair():
+def undisturbed_pair(tmp_path_factory):
     """Return a run of two ranks that nothing happened to."""
-    return train(launcher=TORCHRUN)
+    return train(tmp_path_factory.mktemp("pair"), launcher=TORCHRUN)
 
 
 def test_a_plain_process_trains_without_a_word_on_stderr(undisturbed):
     """No launcher is needed, and no warning is printed, not even at the exit."""
-    progress = r"(?m)^step +6  loss [45]\.\d+  [\d,]+ tokens/s$"
+    progress = r"(?m)^step +6  loss [45]\.\d+$"
 
     assert undisturbed.stderr == ""
     assert re.search(progress, undisturbed.stdout)
     assert "\ndef " in undisturbed.stdout
 
 
-def test_weights_depend_on_the_seed(undisturbed):
+def test_weights_depend_on_the_seed(tmp_path, undisturbed):
     """A run is another one only if it is asked to be."""
-    assert weights(train("--seed", "1")) != weights(undisturbed)
+    assert weights(train(tmp_path, "--seed", "1")) != weights(undisturbed)
 
 
 def test_a_killed_run_that_is_resumed_ends_with_the_weights_of_an_undisturbed_one(
     tmp_path, undisturbed
 ):
     """The checkpoint holds all there is: model, optimizer, step."""
-    killed = train("--checkpoints", str(tmp_path), "--fault", "kill:0@5")
+    killed = train(tmp_path, "--fault", "kill:0@5")
     assert killed.returncode == -signal.SIGKILL
     assert newest_valid(tmp_path).newest.step == 4
 
-    resumed = train("--checkpoints", str(tmp_path))
+    resumed = train(tmp_path)
 
     assert "step     5 " in resumed.stdout
     assert "step     1 " not in resumed.stdout
@@ -82,11 +82,11 @@ def test_a_killed_run_that_is_resumed_ends_with_the_weights_of_an_undisturbed_on
 
 def test_ranks_under_torchrun_agree_and_resume_exactly(tmp_path, undisturbed_pair):
     """Rank 0 writes and finds the checkpoint; all ranks go on from its step."""
-    fault = ("--checkpoints", str(tmp_path), "--fault", "kill:1@3")
-    assert train(*fault, launcher=TORCHRUN).returncode == 1
+    killed = train(tmp_path, "--fault", "kill:1@3", launcher=TORCHRUN)
+    assert killed.returncode == 1
     assert newest_valid(tmp_path).newest.step == 2
 
-    resumed = train("--checkpoints", str(tmp_path), launcher=TORCHRUN)
+    resumed = train(tmp_path, launcher=TORCHRUN)
 
     assert "step     3 " in resumed.stdout
     assert weights(resumed) == weights(undisturbed_pair)
@@ -97,11 +97,21 @@ def test_every_rank_draws_batches_of_its_own(undisturbed, undisturbed_pair):
     assert weights(undisturbed_pair) != weights(undisturbed)
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_saved(tmp_path):
-    """The step that would have spoilt the weights is not taken."""
-    finished = train("--checkpoints", str(tmp_path), "--fault", "nan:0@3")
+def test_a_loss_that_is_not_finite_costs_a_step(tmp_path, undisturbed_pair):
+    """No rank takes the step that would have spoilt the weights; the run goes on."""
+    finished = train(tmp_path, "--fault", "nan:1@3", launcher=TORCHRUN)
 
-    assert finished.returncode == 1
-    words = "FloatingPointError: gradients are not finite (loss here: nan)"
-    assert finished.stderr.splitlines()[-1].endswith(words)
-    assert newest_valid(tmp_path).newest.step == 2
+    assert "step     6 " in finished.stdout
+    assert weights(finished) != weights(undisturbed_pair)
+    assert newest_valid(tmp_path).newest.step == 6
+
+
+def test_sigterm_is_answered_with_a_checkpoint(tmp_path):
+    """The run ends at the next step, to be resumed there."""
+    slow = [EXAMPLE, "--checkpoints", str(tmp_path), "--steps", "1000000"]
+    with subprocess.Popen([*PLAIN, *slow], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout.readline().startswith("step     1 ")
+        run.terminate()
+
+        assert run.wait(30) == 128 + signal.SIGTERM
+    assert newest_valid(tmp_path).newest.step >= 1
