@@ -107,9 +107,9 @@ def _tell(
     """
     try:
         at_ns = time.monotonic_ns()
-        if issubclass(raised[0], KeyboardInterrupt):
+        if issubclass(raised[0], KeyboardInterrupt) or _is_told(raised[1]):
             return
-        note = _note(raised)
+        note = describe(raised)
         note["at_ns"] = at_ns
         note["thread"] = _thread_name(thread)
         data = _json(note).encode()
@@ -124,7 +124,16 @@ def _tell(
         pass
 
 
-def _note(raised: "Raised") -> "dict[str, object]":
+def _is_told(value: object) -> bool:
+    """Return whether the runtime has told of this exception when it ended the run."""
+    try:
+        return vars(value).get("__dsup_told__") is True
+    except BaseException:  # noqa: BLE001
+        return False  # it is lost, or an attribute is of the user's own making
+
+
+def describe(raised: "Raised") -> "dict[str, object]":
+    """Return the note about an exception, without its time and thread."""
     kind, value, trace = raised
     file, line, function = _place(value, trace)
     return {

@@ -1,0 +1,87 @@
+"""``Outcome``: what an exception means for a run."""
+
+import pytest
+
+from dsup_runtime import last_words, outcome
+from dsup_runtime.errors import BarrierTimeout, PeerError
+from dsup_runtime.last_words import Report
+
+
+class Mute(Exception):  # noqa: N818
+    """An exception that cannot say what it is."""
+
+    def __str__(self):
+        """Fail."""
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "rank"),
+    [
+        (ValueError("x"), "FAILED", 1, 3),
+        (MemoryError(), "FAILED", 1, 3),
+        (SystemExit(3), "FAILED", 3, 3),
+        (SystemExit("because"), "FAILED", 1, 3),
+        (SystemExit(-1), "FAILED", 255, 3),
+        (SystemExit(256), "FAILED", 1, 3),
+        (SystemExit(143), "KILLED", 143, 3),
+        (SystemExit(130), "KILLED", 130, 3),
+        (KeyboardInterrupt(), "KILLED", 130, 3),
+        (
+            RuntimeError("[third_party/gloo/transport/tcp/pair.cc:1] Co"),
+            "FAILED",
+            1,
+            None,
+        ),
+        (RuntimeError("mine"), "FAILED", 1, 3),
+        (GeneratorExit(), "FAILED", 1, 3),
+        (PeerError("gone", ranks=[5, 4]), "FAILED", 1, 4),
+        (PeerError("gone"), "FAILED", 1, None),
+        (BarrierTimeout("b", missing=[7], waited_s=1), "FAILED", 1, 7),
+        (BarrierTimeout("b", missing=[], waited_s=1), "FAILED", 1, None),
+    ],
+    ids=repr,
+)
+def test_an_exception_has_one_outcome(error, status, code, rank):
+    """Status, exit code and the rank to blame follow from the exception alone."""
+    result = outcome.of_error(error, rank=3, step=17)
+
+    assert (result.status, result.exit_code, result.rank) == (status, code, rank)
+    assert result.step == 17
+    assert result.resumable is (code == 143)
+
+
+def test_an_exception_that_cannot_be_worded_has_an_outcome_too():
+    """Its class is of the user's own making."""
+    result = outcome.of_error(Mute(), rank=0, step=None)
+
+    assert result.error == "Mute: <exception str() failed>"
+
+
+def test_a_long_text_is_cut():
+    """An outcome goes into a note, a file and a tag."""
+    assert len(outcome.describe(ValueError("x" * 99_999))) == 2000
+
+
+def report(rank, step):
+    """Return what a rank tells of an error at a step."""
+    return Report(rank, "a save", "OSError", f"rank {rank}", step)
+
+
+@pytest.mark.parametrize(
+    ("told", "first"),
+    [
+        pytest.param([(0, 9), (2, 4), (1, 7)], 2, id="the lowest step"),
+        pytest.param([(3, 4), (2, 4), (4, 5)], 2, id="then the lowest rank"),
+        pytest.param([(0, None), (2, 4)], 2, id="a known step before none"),
+        pytest.param([(1, None), (0, None)], 0, id="no steps at all"),
+    ],
+)
+def test_the_first_error_of_the_run_is_the_same_for_all(told, first):
+    """Every rank picks it from the same reports by the same rule."""
+    reports = last_words.in_order(report(*each) for each in told)
+    result = last_words.verdict(reports)
+
+    assert result.rank == first
+    assert result.step == dict(told)[first]
+    assert result.error == f"OSError: rank {first}"

@@ -1,0 +1,139 @@
+"""The last things of a run on this rank, in order, each within a limit, once.
+
+The agent is told, the groups are destroyed, the outcome is written down, the reporter
+is finished. The same is done, without the groups, for a process that was asked to stop
+and does not come to its end: half a checkpoint is none, and the kill would be silent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import traceback
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Final
+
+from dsup_runtime import (
+    contract,
+    deferred,
+    groups,
+    heartbeat,
+    outcome,
+    outcome_records,
+    raised_note,
+    stop,
+)
+from dsup_runtime.bounded import BoundedCall
+from dsup_runtime.grace import Grace
+from dsup_runtime.reporting import FINISH_MAX_S, Reporting
+
+if TYPE_CHECKING:
+    from dsup_runtime.outcome import Outcome
+    from dsup_runtime.reporting import Reporter
+    from dsup_runtime.worker_info import Info
+
+_WRITE_MAX_S: Final = 5.0
+_FLUSH_MAX_S: Final = 1.0
+
+_log = logging.getLogger("dsup_runtime")
+
+
+class Ending:
+    """What a run needs for its end, from its beginning on.
+
+    Args:
+        info: who this rank is.
+        reporter: the run's tracker, used on the main rank.
+    """
+
+    def __init__(self, info: Info, reporter: Reporter | None) -> None:
+        self._info = info
+        self._reporting = Reporting(reporter if info.is_main else None)
+        self._grace = Grace(self._expire)
+        self._once = threading.Lock()
+
+    def start(self) -> None:
+        """Start the reporter."""
+        self._reporting.start(self._info)
+
+    def begin_grace(self) -> None:
+        """Let the time until the kill run; safe in a signal handler."""
+        self._grace.begin(_grace_s(self._info))
+
+    def left_s(self, otherwise_s: float) -> float:
+        """Return what is left of that time, at most ``otherwise_s``, seconds."""
+        return self._grace.left_s(otherwise_s)
+
+    def end(self, result: Outcome, error: BaseException | None) -> None:
+        """Do the last things.
+
+        Args:
+            result: how the run ended.
+            error: what goes on to be raised; None if nothing is.
+        """
+        if not self._once.acquire(blocking=False):
+            threading.Event().wait()  # the grace is over, and its thread ends us
+        try:
+            if isinstance(error, Exception):
+                raised_note.tell(error)
+            outcome_records.tell(result)
+            trouble = groups.cut_off(self.left_s(groups.DESTROY_MAX_S))
+            if trouble is not None:
+                _log.warning("%s", outcome.describe(trouble))
+            self._put_down(result, error)
+        finally:
+            self._grace.end()
+
+    def _put_down(self, result: Outcome, error: BaseException | None) -> None:
+        """Write the outcome for those who come after, then finish the reporter."""
+        call = BoundedCall(
+            lambda: outcome_records.put_down(result, error, self._info),
+            name="dsup-outcome",
+        )
+        if not call.ended_within(self.left_s(_WRITE_MAX_S)):
+            _log.error("cannot wait longer for the outcome to be written")
+        elif call.error is not None:
+            _log.error("cannot write the outcome", exc_info=call.error)
+        asked = stop.agreed()
+        events = {} if asked is None else {"stop": asked._asdict()}
+        self._reporting.finish(result, events, self.left_s(FINISH_MAX_S))
+
+    def _expire(self) -> None:
+        """End a process that does not stop before it would be killed."""
+        if not self._once.acquire(blocking=False):
+            return  # it ends already: it has what is left of the time
+        _log.error(
+            "cannot stop in time, because the main thread is here:\n%s", _where()
+        )
+        first = deferred.first()
+        if first is None:
+            result = outcome.stopped("not stopped in time", step=heartbeat.last_step())
+        else:
+            result = outcome.of_error(
+                first.error, rank=self._info.rank, step=first.step
+            )
+        outcome_records.tell(result)
+        self._put_down(result, None if first is None else first.error)
+        BoundedCall(_flush, name="dsup-flush").ended_within(_FLUSH_MAX_S)
+        os._exit(result.exit_code)
+
+
+def _grace_s(info: Info) -> float:
+    """Return how long it is until the kill, now that a stop was asked for, seconds."""
+    page = heartbeat.own_page()
+    until_ns = 0 if page is None else page.words[contract.HEADER_STOP_DEADLINE_NS]
+    return (until_ns - monotonic_ns()) / 1e9 if until_ns else info.grace_s
+
+
+def _where() -> str:
+    """Return the main thread's stack, as text."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
+    return "".join(traceback.format_stack(frame))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
