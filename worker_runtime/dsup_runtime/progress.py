@@ -227,7 +227,7 @@ def _sampler_of(loader: object) -> Any:  # noqa: ANN401 (the caller's)
 
 
 def _knows_its_place(loader: object) -> bool:
-    """Return whether a loader has a state; accelerate's say so even when they have not."""
+    """Return whether a loader has a state; accelerate's always look as if they had."""
     claims = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
     return claims and bool(getattr(loader, "use_stateful_dataloader", True))
 
