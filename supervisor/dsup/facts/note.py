@@ -45,6 +45,7 @@ def decode_note(rank: int, raw: bytes) -> Raised | None:
         line=_number(fields.get("line"), 2**31),
         function=_word(fields.get("function"), NAME_MAX_CHARS),
         causes=_causes(fields.get("causes")),
+        handed=fields.get("handed") == 1,
     )
 
 
