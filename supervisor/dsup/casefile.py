@@ -198,6 +198,7 @@ class CaseFile:
             pressure=counters.pressure() if counters else None,
             cgroups=counters.cgroups if counters else {},
             spaces=self.scene.spaces if self.scene else (),
+            deafened=tuple(r for r, n in self._told.items() if n == NOTES_MAX),
         )
 
     def close(self) -> None:
@@ -234,8 +235,8 @@ class CaseFile:
         if raised is None:
             self._tell_wish(rank.rank, raw)
             return
-        # A thread's exception, or a helper's, does not end the rank.
-        own = raised.pid == rank.pid and not raised.thread
+        # A thread's exception, a helper's, or one handed over, does not end the rank.
+        own = raised.pid == rank.pid and not raised.thread and not raised.handed
         decisive = own and not is_communication(raised.type, raised.text)
         now_s = time.monotonic()
         self._post(ev.Noted("noted", now_s, self.attempt, rank.rank, decisive))

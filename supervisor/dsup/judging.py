@@ -126,7 +126,7 @@ def _kernel_records(case: Case) -> tuple[list[kernel.Record], str]:
 
 def _raised(case: Case) -> tuple[Raised, ...]:
     told = [decode_note(rank, raw) for rank, raw in case.notes]
-    noted = {raised.rank for raised in told if raised}
+    noted = {one.rank for one in told if one and not one.handed and not one.thread}
     told += [
         decode_error_file(rank, raw)
         for rank, raw in sorted(case.error_files.items())

@@ -155,26 +155,30 @@ def test_an_abort_of_a_victim(incident, lines):
 
 
 @pytest.mark.parametrize(
-    ("signum", "name"),
+    ("signum", "name", "certainty"),
     [
-        pytest.param(TERM, "SIGTERM", id="SIGTERM"),
-        pytest.param(INT, "SIGINT", id="SIGINT"),
-        pytest.param(HUP, "SIGHUP", id="SIGHUP"),
+        pytest.param(TERM, "SIGTERM", "proven", id="SIGTERM"),
+        pytest.param(INT, "SIGINT", "likely", id="SIGINT"),
+        pytest.param(HUP, "SIGHUP", "proven", id="SIGHUP"),
     ],
 )
-def test_a_signal_that_dsup_did_not_send(incident, signum, name):
-    """A rank that ends of a signal before dsup sent one was killed by somebody."""
+def test_a_signal_that_dsup_did_not_send(incident, signum, name, certainty):
+    """Somebody killed a rank that ends of a signal before dsup sent one; it may itself.
+
+    SIGINT is also how Python ends after a KeyboardInterrupt of the script's own.
+    """
     story = incident().ended(2, -signum).lost(0, 1, 3)
 
-    assert story.answer == ("terminated", "killed", (2,), "proven")
-    assert name in story.verdict.summary
+    assert story.answer == ("terminated", "killed", (2,), certainty)
+    assert f"killed by {name} of unknown sender" in story.verdict.summary
+    assert ("KeyboardInterrupt" in story.verdict.summary) == (signum == INT)
 
 
 def test_an_interrupt_that_python_turned_into_an_exception(incident):
-    """KeyboardInterrupt is the signal's doing, not the script's."""
+    """KeyboardInterrupt is likely the signal's doing, not the script's."""
     story = incident().noted(2, "KeyboardInterrupt").ended(2, -INT).lost(0, 1, 3)
 
-    assert story.answer == ("terminated", "killed", (2,), "proven")
+    assert story.answer == ("terminated", "killed", (2,), "likely")
 
 
 def test_all_ranks_terminated_from_outside(incident):
@@ -243,3 +247,25 @@ def test_a_crash_begins_before_its_end_is_seen(incident):
     story.ended(3, -11, 10.0)
 
     assert story.verdict.first_ranks == (3,)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        pytest.param(
+            True, "Rank 2 ended with exit code 7 and said nothing.", id="seen"
+        ),
+        pytest.param(
+            False,
+            "Rank 2 ended with exit code 7; its output was not seen.",
+            id="elsewhere",
+        ),
+    ],
+)
+def test_a_rank_whose_output_went_elsewhere_is_not_called_silent(incident, seen, said):
+    """With ``--stdio inherit`` a rank writes where dsup does not read."""
+    story = incident().ended(2, 7).lost(0, 1, 3)
+    if seen:
+        story.said(2)
+
+    assert story.verdict.summary == said

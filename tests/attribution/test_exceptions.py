@@ -300,3 +300,111 @@ def test_two_that_differ_are_both_named(incident):
 
     assert story.verdict.first_ranks == (0, 1)
     assert "rank 0 called all_reduce, rank 1 called broadcast" in story.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("status", "at", "rule", "certainty"),
+    [
+        pytest.param(1, 10.5, "raised", "likely", id="exit 1 soon after"),
+        pytest.param(1, 40.0, "ended_without_words", "likely", id="exit 1 much later"),
+        pytest.param(5, 10.5, "ended_without_words", "likely", id="another code"),
+        pytest.param(-9, 10.5, "killed_from_outside", "proven", id="SIGKILL"),
+    ],
+)
+def test_what_a_program_showed_and_survived_is_no_proof(
+    incident, status, at, rule, certainty
+):
+    """An exception handed to the hook counts only where exit code 1 follows soon."""
+    story = incident().noted(2, "ValueError", "shown", 10.0, handed=True)
+    story.ended(2, status, at).lost(0, 1, 3, at=at + 0.1)
+    verdict = story.verdict
+    texts = [line.text for line in verdict.evidence if line.source == "note"]
+
+    assert (verdict.rule, verdict.first_ranks, verdict.certainty) == (
+        rule,
+        (2,),
+        certainty,
+    )
+    assert texts[0].endswith("ValueError: shown")
+    assert texts[0].startswith("looked at") == (rule != "raised")
+
+
+def test_a_rank_that_lives_on_after_what_it_showed_is_not_first(incident):
+    """Nor is one that dsup ends later."""
+    story = incident().noted(0, "ValueError", "shown", 1.0, handed=True)
+    story.raised(3, "KeyError", "'lr'").lost(1, 2).stood(0)
+
+    assert story.answer == ("raised", "python_exception", (3,), "proven")
+
+
+def test_what_ended_a_program_goes_before_what_it_showed(incident):
+    """The interpreter's own word is the proof."""
+    story = incident().noted(2, "ValueError", "shown", 9.0, handed=True)
+    story.raised(2, "KeyError", "'lr'").lost(0, 1, 3)
+
+    assert story.verdict.summary == "Rank 2 raised KeyError: 'lr'."
+
+
+def test_the_output_may_show_what_came_after(incident):
+    """A traceback of another type at the end of the output is the later one."""
+    story = incident().noted(2, "ValueError", "shown", 9.9, handed=True)
+    story.ended(2, 1).showed(2, "KeyError", "'lr'").lost(0, 1, 3)
+
+    assert story.verdict.summary == "Rank 2 likely raised KeyError: 'lr'."
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        pytest.param(["no shard 7", "no shard 7"], "no shard 7", id="equal"),
+        pytest.param(
+            ["rank 0: no shard 7", "rank 1: no shard 7"],
+            "rank #: no shard 7",
+            id="a number differs",
+        ),
+        pytest.param(
+            ["x" * 161 + " left", "x" * 161 + " right"],
+            "for example " + "x" * 161 + " left",
+            id="more differs, far behind",
+        ),
+    ],
+)
+def test_of_texts_that_differ_none_is_quoted_as_everybody_s(incident, texts, said):
+    """What is common is shown, or the text is called an example."""
+    story = incident(world_size=2)
+    for rank, text in enumerate(texts):
+        story.raised(rank, "ValueError", text, 10 + rank / 1000)
+
+    assert story.verdict.summary == f"All 2 ranks raised ValueError: {said}."
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        pytest.param(
+            1, "ended with exit code 1; its last line: ValueError: shown", id="exit 1"
+        ),
+        pytest.param(
+            5,
+            "ended with exit code 5, its stderr shows ValueError: shown",
+            id="another",
+        ),
+    ],
+)
+def test_a_traceback_that_is_known_as_survived_is_not_said_to_be_raised(
+    incident, status, said
+):
+    """It is still the last thing the rank printed, an hour later."""
+    story = incident().noted(2, "ValueError", "shown", 1.0, handed=True)
+    story.ended(2, status, 3600.0).showed(2, "ValueError", "shown")
+    story.lost(0, 1, 3, at=3600.1)
+
+    assert story.verdict.summary == f"Rank 2 {said}."
+
+
+def test_notes_that_were_not_read_are_said(incident):
+    """Of a rank that told too much, what it told last is not known."""
+    verdict = incident(deafened=(2,)).ended(2, 7).lost(0, 1, 3).verdict
+    said = [(line.text, line.rank) for line in verdict.evidence]
+
+    assert ("looked at its first notes only: it sent more than are read", 2) in said

@@ -195,7 +195,7 @@ def test_in_a_pid_namespace_cgroup_and_status_must_do(incident):
 @pytest.mark.parametrize(
     ("fields", "certainty", "words"),
     [
-        pytest.param({}, "proven", "not by the kernel", id="all was looked at"),
+        pytest.param({}, "proven", "not the OOM killer", id="all was looked at"),
         pytest.param(
             {"kernel_log": UNREADABLE},
             "likely",

@@ -9,8 +9,7 @@ from textwrap import dedent
 import pytest
 
 from dsup.core.state import NEVER
-from dsup.edges.kin import Kin, host_pids
-from dsup.linux import proc
+from dsup.edges.kin import Kin
 
 MISSING = 2**22 + 1
 PRELUDE = """
@@ -379,23 +378,6 @@ def test_a_rank_that_is_gone_at_once_is_still_known():
     kin.look_closely()
 
     assert kin.pids()[MISSING] == 5
-
-
-@pytest.mark.root
-def test_pids_of_another_namespace_are_not_the_kernels(drive):
-    """The kernel's log has numbers of the first namespace: only there they compare."""
-    code = "from dsup.edges.kin import host_pids\ntell(host=host_pids())"
-    inside = "unshare", "--pid", "--fork", "--mount-proc", "--kill-child"
-
-    assert drive(code, *inside) == {"host": False}
-
-
-def test_the_first_namespace_is_where_the_kernels_threads_are():
-    """Only there kthreadd is to be seen, as pid 2."""
-    found = proc.stat(2)
-    first = found is not None and found.comm == "kthreadd"
-
-    assert host_pids() is first
 
 
 BUSY = """

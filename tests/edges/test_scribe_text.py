@@ -1,10 +1,12 @@
 """What a console is shown: text as it is, everything else spelled out."""
 
 import re
+import sys
 import time
+import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dsup.edges.scribe import text
@@ -25,6 +27,11 @@ COLOUR = re.compile(rb"\x1b\[[0-9;:]*m")
         pytest.param(b"\xc2\x9b2J\n", b"\\x9b2J\n", id="C1, in UTF-8"),
         pytest.param(b"\x9b2J\n", b"\\x9b2J\n", id="C1, as a byte"),
         pytest.param(b"\x1b[31mred\x1b[0m\n", b"red\n", id="colours"),
+        pytest.param("a\u202eb\n".encode(), b"a\\u202eb\n", id="right to left"),
+        pytest.param("a\u2028b\n".encode(), b"a\\u2028b\n", id="another line"),
+        pytest.param("\ufeffa\u200bb\n".encode(), b"\\ufeffa\\u200bb\n", id="no width"),
+        pytest.param("\U000e0041\n".encode(), b"\\U000e0041\n", id="a tag"),
+        pytest.param("\xad\xa0\n".encode(), b"\\xad\xc2\xa0\n", id="a soft hyphen"),
     ],
 )
 def test_a_console_is_shown_text(written, shown):
@@ -54,12 +61,69 @@ def test_no_bytes_harm_a_terminal(written, colour):
     assert shown.count(b"\n") == written.count(b"\n")
 
 
-@given(st.text(st.characters(exclude_categories=["Cc", "Cs"])))
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Cf", "Zl", "Zp"])))
 def test_text_passes_unchanged(written):
     """Clean text costs nothing, and is the same object."""
     block = written.encode()
+    assume(not any("\u2060" <= c <= "\u206f" or c >= "\U000e0000" for c in written))
 
     assert text.clean(block, colour=False) is block
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param("שלום, שלב 12: הפסד 0.31", id="Hebrew"),
+        pytest.param("الخطوة ١٢: الخسارة ٠٫٣١", id="Arabic"),  # noqa: RUF001 (a language)
+        pytest.param("می\u200cخواهم", id="Persian"),  # noqa: RUF001 (a language)
+        pytest.param(
+            "👩\u200d💻 👨\u200d👩\u200d👧 ❤\ufe0f", id="emoji made of several"
+        ),
+    ],
+)
+def test_other_scripts_stay_readable(written):
+    """What words and emoji are made with passes."""
+    block = written.encode()
+
+    assert text.clean(block, colour=False) is block
+
+
+def test_every_character_that_is_not_seen_is_spelled_out():
+    """Format characters and line separators, but for joiners and visible signs."""
+    every = map(chr, range(0x80, sys.maxunicode + 1))
+    unseen = [c for c in every if unicodedata.category(c) in {"Cf", "Zl", "Zp"}]
+    passed = [c for c in unseen if text.clean(c.encode(), colour=False) == c.encode()]
+    joiners = {"\u200c", "\u200d"}
+
+    assert joiners < set(passed)
+    assert all(
+        "ARABIC" in name or "SYRIAC" in name or "KAITHI" in name
+        for name in map(unicodedata.name, set(passed) - joiners)
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "begins", "shown"),
+    [
+        pytest.param(b"dsup: ok\n", True, b"(rank) dsup: ok\n", id="a line of dsup's"),
+        pytest.param(b"a\ndsup: ok\n", False, b"a\n(rank) dsup: ok\n", id="further on"),
+        pytest.param(b"dsup: ok\n", False, b"dsup: ok\n", id="the rest of a line"),
+        pytest.param(
+            "━━ dsup ━ attempt\n".encode(),
+            True,
+            "(rank) ━━ dsup ━ attempt\n".encode(),
+            id="a panel",
+        ),
+        pytest.param(b"== dsup = a\n", True, b"(rank) == dsup = a\n", id="in ASCII"),
+        pytest.param(
+            b"\x1b[1mdsup: ok\n", True, b"(rank) \x1b[1mdsup: ok\n", id="in colour"
+        ),
+        pytest.param(b"the dsup: x\n", True, b"the dsup: x\n", id="in a line"),
+    ],
+)
+def test_no_rank_speaks_as_dsup(written, begins, shown):
+    """A line or a panel that begins as dsup's own do gets a mark."""
+    assert text.own_up(written, begins=begins) == shown
 
 
 @pytest.mark.parametrize(

@@ -222,3 +222,15 @@ def test_raw_lines_have_no_lead(new_rank):
     rank = new_rank()
     block = b"line\n" * 1000
     assert rank.write(block) == block
+
+
+@pytest.mark.parametrize(
+    ("prefix", "shown"),
+    [
+        pytest.param(b"", b"(rank) dsup: given up\n", id="raw"),
+        pytest.param(b"[0]:", b"[0]:dsup: given up\n", id="behind a prefix"),
+    ],
+)
+def test_a_forged_line_of_dsup_s_is_seen_to_be_a_rank_s(new_rank, prefix, shown):
+    """It has the rank's prefix, or else a mark."""
+    assert new_rank(prefix=prefix).write(b"dsup: given up\n") == shown

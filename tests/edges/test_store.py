@@ -15,8 +15,10 @@ dist.init_process_group("gloo")
 store = dist.distributed_c10d._get_default_store()
 if dist.get_rank() == 0:
     store.set("pid of rank 0", str(os.getpid()))
+    store.get("rank 1 has come")  # its connection to rank 0 stands
     print("rank 0 leaves", flush=True)
     os._exit(0)
+store.set("rank 1 has come", "")
 rank_0 = int(store.get("pid of rank 0"))
 try:
     gone = os.pidfd_open(rank_0)

@@ -273,3 +273,11 @@ def test_another_pid_namespace_is_not_the_first():
     found = subprocess.run(inside, capture_output=True, check=True, text=True)
 
     assert found.stdout == "False\n"
+
+
+def test_the_first_pid_namespace_is_where_the_kernels_threads_are():
+    """Only there kthreadd is to be seen, as pid 2."""
+    found = proc.stat(2)
+    first = found is not None and found.comm == "kthreadd"
+
+    assert proc.in_initial_namespace() is first

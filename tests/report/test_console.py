@@ -112,6 +112,15 @@ def test_a_doubtful_death_says_that_others_are_listened_to(running, events, job)
     assert story.tell(events.tick(7.0)).said == "ending ranks 0, 2-3"
 
 
+def test_without_settling_nobody_is_said_to_be_listened_to(running, events, job):
+    """With ``--settle 0`` the ranks are ended by the tick that follows."""
+    story = running(job._replace(spec=job.spec._replace(settle_s=0.0)))
+    story.tell(events.exited(5.0, 1, 3))
+
+    assert story.said == "rank 1 (pid 4001) ended with exit code 3, the first to fail"
+    assert story.tell(events.tick(5.0)).said == "ending ranks 0, 2-3"
+
+
 def test_a_death_of_the_last_rank_ends_nobody(running, events, job):
     """Where nobody else is alive nobody is ended."""
     story = running(job)
@@ -277,8 +286,12 @@ def test_a_signal_that_did_not_count_is_not_told(running, events, job):
 
 
 def test_a_stop_in_the_pause_stops(failed, events):
-    """Where no rank is alive none is named."""
-    assert failed.tell(events.signalled(6.0, TERM)).said == "SIGTERM: stopping"
+    """The last line says by what, with which code, and where the logs are."""
+    failed.tell(events.agreed(5.6, 15.0, 137, "up to 3 restarts in a row"))
+
+    assert failed.tell(events.signalled(6.0, TERM)).said == (
+        "stopped by SIGTERM, exit code 143; logs in /runs/r1"
+    )
 
 
 def test_a_stop_before_the_ranks_stops(new_story, events, job):

@@ -317,8 +317,18 @@ def test_victims_are_told_with_of_whom_and_how(victims, ended, said):
         ("", "/runs/r1", "/runs/r1/attempt_0/5/stderr.log"),
         ("a b", "", "dsup diagnose 'a b'"),
         ("r1", "/" + "x" * 90, "dsup diagnose r1 · attempt_0/5/stderr.log"),
+        ("", "/" + "x" * 90, "/" + "x" * 90 + "/attempt_0/5/stderr.log"),
+        ("/" + "x" * 90, "", "dsup diagnose /" + "x" * 90),
     ],
-    ids=["both", "without logs", "asked already", "quoted", "below the run directory"],
+    ids=[
+        "both",
+        "without logs",
+        "asked already",
+        "quoted",
+        "below the run directory",
+        "wider than the panel",
+        "a command wider than the panel",
+    ],
 )
 def test_more_says_where_to_look(run, logs, said):
     """The command to type, and the log of the first rank."""

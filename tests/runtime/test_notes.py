@@ -217,3 +217,32 @@ def test_a_text_without_end_is_cut(told, letter):
     assert note["text"].endswith("end")
     assert len(note["text"].encode()) <= 8192
     assert len(note["causes"]) == 4
+
+
+HANDED = """
+import sys
+try: 1 / 0
+except ZeroDivisionError: sys.excepthook(*sys.exc_info())
+"""
+CHAINED = """
+import sys
+earlier = sys.excepthook
+sys.excepthook = lambda *raised: earlier(*raised)
+1 / 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "handed"),
+    [
+        pytest.param(HANDED, [1], id="by the program"),
+        pytest.param("1 / 0", [0], id="by the interpreter"),
+        pytest.param(CHAINED, [0], id="by the interpreter, to another hook first"),
+    ],
+)
+def test_a_note_says_who_called_the_hook(told, script, handed):
+    """What a program hands to the hook itself does not end it."""
+    result, notes = told(script)
+
+    assert [note["handed"] for note in notes] == handed
+    assert result.returncode == 1 - sum(handed)

@@ -33,6 +33,9 @@ CRASH_S: Final = 0.1
 KERNEL_CLOCK_S: Final = 2.0
 """The kernel's clock and CLOCK_MONOTONIC may differ by this much."""
 
+HANDED_S: Final = 5.0
+"""A program that hands an exception to the hook and means to end does so by then."""
+
 NO_WORDS: Final = LastWords()
 _INTERRUPTS: Final = frozenset({"KeyboardInterrupt", "SystemExit"})
 _CAST_OFF: Final = "without an active exception"
@@ -197,7 +200,12 @@ def _kernel_kill(
 
 
 def _told(timeline: Timeline, facts: _Rank) -> Raised | None:
-    """Return the uncaught exception of the main thread, by note, file or stderr."""
+    """Return the uncaught exception of the main thread, by note, file or stderr.
+
+    One that the program handed to ``sys.excepthook`` itself ended nothing by that: it
+    counts only if exit code 1 follows within ``HANDED_S``, and where the rank's output
+    does not end with another. Nor is a later exit 1 laid to what is known as survived.
+    """
     candidates = [
         raised
         for raised in timeline.raised
@@ -207,9 +215,24 @@ def _told(timeline: Timeline, facts: _Rank) -> Raised | None:
         and raised.type not in _INTERRUPTS
         and raised_before_signal(timeline, raised)
     ]
-    if candidates:
-        return min(candidates, key=lambda r: (r.source != "note", r.caught_s or 0.0))
-    return _from_words(timeline, facts)
+    final = [raised for raised in candidates if not raised.handed]
+    if final:
+        return min(final, key=lambda r: (r.source != "note", r.caught_s or 0.0))
+    seen = _from_words(timeline, facts)
+    handed = [r for r in candidates if seen is None or r.type == seen.type]
+    soon = [raised for raised in handed if _ends_soon(facts, raised)]
+    if soon:
+        return soon[-1]
+    survived = bool(handed) and facts.end is not None and facts.end.status == 1
+    return None if survived else seen
+
+
+def _ends_soon(facts: _Rank, raised: Raised) -> bool:
+    """Return whether a rank ended with 1, soon after it told of an exception."""
+    end, at_s = facts.end, raised.caught_s
+    if end is None or not facts.own or end.status != 1 or at_s is None:
+        return False
+    return at_s <= end.at_s <= at_s + HANDED_S
 
 
 def _from_words(timeline: Timeline, facts: _Rank) -> Raised | None:

@@ -32,6 +32,7 @@ from dsup.core.exits import (
     SIGBUS,
     SIGFPE,
     SIGILL,
+    SIGINT,
     SIGKILL,
     SIGNALLED,
     SIGSEGV,
@@ -153,10 +154,11 @@ def aborted(timeline: Timeline) -> Verdict | None:
 
 
 def terminated(timeline: Timeline) -> Verdict | None:
-    """Name ranks that ended with a signal that somebody else sent.
+    """Name ranks that ended with a signal that somebody sent, perhaps they themselves.
 
     Symptom: SIGTERM, SIGINT, SIGHUP and their like in the wait status of a rank that
-    dsup had not signalled. No other rank's end does that.
+    dsup had not signalled. No other rank's end does that. Only likely for SIGINT, with
+    which Python also ends after a KeyboardInterrupt that the program raised itself.
     """
     dead = [
         a
@@ -171,6 +173,8 @@ def terminated(timeline: Timeline) -> Verdict | None:
     alike = [a for a in dead if a.status == dead[0].status]
     ranks = tuple(a.rank for a in alike)
     name = signal_name(-dead[0].status)
+    raised = dead[0].status == -SIGINT
+    rest = ", not dsup, or raised KeyboardInterrupt" if raised else ": not dsup"
     who = f"{subject(ranks, timeline.world_size)} {was(ranks)}"
     evidence = (
         *(line for a in alike for line in proof.of_end(a)),
@@ -181,9 +185,9 @@ def terminated(timeline: Timeline) -> Verdict | None:
         timeline.attempt,
         "killed",
         ranks,
-        "proven",
+        "likely" if raised else "proven",
         min(a.until_s for a in alike),
-        sentence(f"{who} killed by {name} from outside: dsup had sent no signal"),
+        sentence(f"{who} killed by {name} of unknown sender{rest}"),
         "terminated",
         evidence,
         status=dead[0].status,
@@ -215,7 +219,10 @@ def code_verdict(timeline: Timeline, alike: list[Account], rule: str) -> Verdict
     cause, meaning = _meaning(timeline, first)
     said = words(timeline, first.rank).line
     rest = f"its last line: {said}" if len(ranks) == 1 else f"last line: {said}"
-    end = f"; {rest}" if said else " and said nothing"
+    silent = " and said nothing"
+    if first.rank not in timeline.words:
+        silent = "; its output was not seen"
+    end = f"; {rest}" if said else silent
     who = subject(ranks, timeline.world_size)
     evidence = (
         *(line for a in alike for line in proof.of_end(a)),

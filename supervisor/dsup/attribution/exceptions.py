@@ -18,6 +18,7 @@ from dsup.attribution.crashes import code_verdict
 from dsup.attribution.timeline import Timeline
 from dsup.attribution.wording import (
     alike,
+    common,
     exception,
     message,
     one_line,
@@ -37,9 +38,10 @@ TOLD: Final = frozenset({"note", "error_file"})
 def all_alike(timeline: Timeline) -> Verdict | None:
     """Name all ranks, and blame none, where all that failed raised the same.
 
-    Symptom: equal type, text (but for numbers) and place; a missing configuration
-    file, say. At least two ranks, and every rank that ended by itself; the others may
-    be ranks that dsup ended before they could show anything.
+    Symptom: equal type, text (but for numbers, which are not quoted where they differ)
+    and place; a missing configuration file, say. At least two ranks, and every rank
+    that ended by itself; the others may be ranks that dsup ended before they could show
+    anything.
     """
     failed = [a for a in accounts(timeline) if a.failed]
     told = [a.told for a in failed if a.sort == "exception" and a.told is not None]
@@ -54,7 +56,8 @@ def all_alike(timeline: Timeline) -> Verdict | None:
         *proof.of_end(first),
         *proof.of_silence(timeline, ranks),
     )
-    text = f"{_who_alike(timeline, ranks)} raised {exception(raised)}"
+    shown = exception(common([raised, *told]))
+    text = f"{_who_alike(timeline, ranks)} raised {shown}"
     rest = timeline.world_size - len(ranks)
     if rest:
         them = "it" if rest == 1 else "them"
@@ -149,7 +152,7 @@ def _sentence(timeline: Timeline, account: Account) -> str:
 
 
 def _verb(one: Raised) -> str:
-    return "raised" if one.source in TOLD else "likely raised"
+    return "raised" if _is_proof(one) else "likely raised"
 
 
 def _loader_worker(one: Raised) -> str:
@@ -180,7 +183,12 @@ def cause_told(timeline: Timeline, one: Raised) -> str:
 
 
 def _certainty(told: list[Raised]) -> Certainty:
-    return "proven" if all(one.source in TOLD for one in told) else "likely"
+    return "proven" if all(map(_is_proof, told)) else "likely"
+
+
+def _is_proof(one: Raised) -> bool:
+    """Return whether this is the interpreter's own word on what ended the process."""
+    return one.source in TOLD and not one.handed
 
 
 def _key(one: Raised) -> tuple[str, str, str, int | None]:

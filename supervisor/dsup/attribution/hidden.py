@@ -82,6 +82,7 @@ def raised_in_thread(timeline: Timeline) -> Verdict | None:
         for one in (*timeline.raised, *threads)
         if known[one.rank].sort in {"none", "exit"}
         and (one.thread or one.pid not in {None, known[one.rank].pid})
+        and not one.handed
         and not communication(one.type, one.text)
         and (one.source not in TOLD or raised_before_signal(timeline, one))
     ]

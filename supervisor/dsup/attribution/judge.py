@@ -36,7 +36,11 @@ def _completed(timeline: Timeline, verdict: Verdict) -> Verdict:
     at_s = verdict.at_s if math.isfinite(verdict.at_s) else timeline.started_s
     verdict = verdict._replace(at_s=at_s)
     evidence = (*verdict.evidence, *_unread(timeline, verdict))
-    noted = proof.looked_at(timeline, evidence)
+    noted = (
+        *proof.of_handed(timeline, verdict.first_ranks, evidence),
+        *proof.of_deafened(timeline),
+        *proof.looked_at(timeline, evidence),
+    )
     own = {a.rank for a in known if a.own}
     return verdict._replace(
         evidence=tuple(
@@ -56,7 +60,7 @@ def _victims(timeline: Timeline, verdict: Verdict) -> tuple[Victim, ...]:
         return ()
     of = verdict.first_ranks[0] if len(verdict.first_ranks) == 1 else None
     return tuple(
-        Victim(a.rank, of, _how(a, verdict))
+        Victim(a.rank, of, _how(timeline, a, verdict))
         for a in accounts(timeline)
         if a.own and a.rank not in verdict.first_ranks and _is_victim(a, verdict)
     )
@@ -67,11 +71,11 @@ def _is_victim(account: Account, verdict: Verdict) -> bool:
     return account.sort in {"communication", "exit"} or group_kill
 
 
-def _how(account: Account, verdict: Verdict) -> str:
+def _how(timeline: Timeline, account: Account, verdict: Verdict) -> str:
     """Return ``connection closed by peer, exit 1, +0.3 s``."""
     status = account.status
     ended = signal_name(-status) if status < 0 else f"exit {status}"
-    silent = "without a word"
+    silent = "without a word" if account.rank in timeline.words else "output not seen"
     if account.sort == "signal":
         silent = "killed as well"
     elif status == -SIGABRT:

@@ -149,8 +149,9 @@ def killed_from_outside(timeline: Timeline) -> Verdict | None:
     """Name ranks that somebody SIGKILLed: not dsup, and not the kernel for memory.
 
     Symptom: SIGKILL, counters unchanged, a log that was read and names none of the
-    rank's processes. The sender of a SIGKILL cannot be known. It is never called out
-    of memory without a sign of it, and only likely where one could not be looked for.
+    rank's processes. The sender of a SIGKILL cannot be known: it may be the rank. What
+    is proven is who did not send it. It is never called out of memory without a sign of
+    it, and only likely where one could not be looked for.
     """
     killed = _killed(timeline)
     if not killed:
@@ -159,9 +160,9 @@ def killed_from_outside(timeline: Timeline) -> Verdict | None:
     unexplained = [c for c in _oom_kills(timeline) if not _explained(timeline, c)]
     known = timeline.counters_read and not timeline.kernel_log and not unexplained
     certainty: Certainty = "proven" if known and timeline.host_pids else "likely"
-    who = "from outside: not by dsup, not by the kernel"
+    but = "not dsup, not the OOM killer"
     if certainty != "proven":
-        who = f"likely from outside: not by dsup, {_doubt(timeline)}"
+        but = f"not dsup, likely not the OOM killer ({_doubt(timeline)})"
     evidence = (
         *(line for a in killed for line in proof.of_end(a)),
         *proof.of_silence(timeline, ranks),
@@ -174,7 +175,7 @@ def killed_from_outside(timeline: Timeline) -> Verdict | None:
         ranks,
         certainty,
         min(a.until_s for a in killed),
-        sentence(f"{_who(timeline, ranks)} killed by SIGKILL {who}"),
+        sentence(f"{_who(timeline, ranks)} killed by SIGKILL of unknown sender: {but}"),
         "killed_from_outside",
         evidence,
         status=-SIGKILL,

@@ -21,6 +21,7 @@ from dsup.facts.raised import Raised
 
 LAST_LINES: Final = 3
 LOOKED_AT_MAX: Final = 3
+HANDED_MAX: Final = 2
 FULL_PARTS: Final = 50
 
 
@@ -149,6 +150,28 @@ def is_full(space: Space) -> bool:
     """Return whether a file system has less than a fiftieth left, or no inode."""
     no_inode = space.free_inodes is not None and space.free_inodes <= 0
     return no_inode or 0 <= FULL_PARTS * space.free_bytes < space.total_bytes
+
+
+def of_handed(
+    timeline: Timeline, first: Iterable[int], cited: Iterable[Evidence]
+) -> tuple[Evidence, ...]:
+    """Return what the first ranks showed by themselves, and went on: no proof."""
+    named = set(first)
+    known = {(line.rank, line.at_s) for line in cited if line.source == "note"}
+    shown = [
+        one
+        for one in timeline.raised
+        if one.handed and one.rank in named and (one.rank, one.caught_s) not in known
+    ]
+    lines = [line for one in shown[-HANDED_MAX:] for line in of_raised(timeline, one)]
+    text = f"{LOOKED_AT}, shown by the program itself, which went on: "
+    return tuple(line._replace(text=one_line(f"{text}{line.text}")) for line in lines)
+
+
+def of_deafened(timeline: Timeline) -> tuple[Evidence, ...]:
+    """Return which ranks told of so many exceptions that later ones were not read."""
+    text = f"{LOOKED_AT} its first notes only: it sent more than are read"
+    return tuple(Evidence("dsup", text, rank) for rank in timeline.deafened[:4])
 
 
 def looked_at(timeline: Timeline, cited: Iterable[Evidence]) -> tuple[Evidence, ...]:

@@ -111,12 +111,13 @@ class Timeline(NamedTuple):
         host_pids: pids here are those that the kernel prints (initial pid namespace).
         counters: those that rose.
         counters_read: whether counters could be read at all.
-        words: last words of each rank.
+        words: last words of each rank whose output dsup sees.
         beats: heartbeat slots of ranks that use the runtime.
         spaces: file systems.
         pressure: memory pressure (PSI some avg10 of the cgroup), percent; None if
             unknown.
         cgroups: memory cgroup of each rank, as /proc/PID/cgroup names it.
+        deafened: ranks that sent so many notes that later ones were not read.
     """
 
     attempt: int
@@ -139,3 +140,4 @@ class Timeline(NamedTuple):
     spaces: tuple[Space, ...] = ()
     pressure: float | None = None
     cgroups: Mapping[int, str] = {}
+    deafened: tuple[int, ...] = ()

@@ -42,6 +42,23 @@ def alike(text: str) -> str:
     return _NUMBER.sub("#", one_line(text, 160))
 
 
+def common(told: Iterable[Raised]) -> Raised:
+    """Return the first of exceptions, ``#`` in its text for numbers that differ.
+
+    Where the texts differ in more than numbers, it says that it is an example.
+    """
+    alike_ones = list(told)
+    texts = [message(one) for one in alike_ones]
+    if len(set(texts)) == 1:
+        return alike_ones[0]
+    if len({_NUMBER.sub("#", text) for text in texts}) > 1:
+        return alike_ones[0]._replace(text=f"for example {texts[0]}")
+    numbers = zip(*map(_NUMBER.findall, texts), strict=True)
+    shown = iter([found[0] if len(set(found)) == 1 else "#" for found in numbers])
+    text = _NUMBER.sub(lambda _: next(shown), texts[0])
+    return alike_ones[0]._replace(text=text)
+
+
 def listed(ranks: Iterable[int]) -> str:
     """Return ``2``, ``1 and 3``, ``0, 2 and 5`` or ``0 to 7``."""
     numbers = sorted(set(ranks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from dsup.cli.run_files import RunFiles, UnreadableRunError, read_file, read_run
@@ -105,6 +106,7 @@ class _Reading:
         numbers = accounts.failed(told, files.verdicts)
         cases = [self._case(number) for number in numbers]
         if told.gone and files.alive is not True:
+            cases += self._cut_short(numbers)
             cases.append(self._gone())
         return Diagnosis(
             name=os.path.basename(files.path),
@@ -123,6 +125,12 @@ class _Reading:
         node = kept.nodes[0] if kept.nodes else self._node
         case = self._made(kept.verdict)
         return case._replace(node=node, offset_s=0.0, ended=kept.ended or case.ended)
+
+    def _cut_short(self, numbers: Sequence[int]) -> list[Case]:
+        """Return the failure that dsup did not live to judge, if there is one."""
+        number = self._told.attempt
+        failed = accounts.first_failure(self._told.lives.get(number))
+        return [self._case(number)] if failed and number not in numbers else []
 
     def _gone(self) -> Case:
         rebooted = not self._told.guard_lost and _rebooted(self._files)

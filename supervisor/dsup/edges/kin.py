@@ -177,11 +177,6 @@ class Kin:
             del self._seen[next(iter(self._seen))]
 
 
-def host_pids() -> bool:
-    """Return whether pids here are those that the kernel prints in its log."""
-    return proc.in_initial_namespace()
-
-
 def _pipes(pid: int) -> list[str]:
     """Return the pipes that are a process's stdout and stderr."""
     found = []

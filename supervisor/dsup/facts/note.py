@@ -43,6 +43,7 @@ def decode_note(rank: int, raw: bytes) -> Raised | None:
         line=number(fields.get("line"), 2**31),
         function=word(fields.get("function"), NAME_MAX_CHARS),
         causes=_causes(fields.get("causes")),
+        handed=fields.get("handed") == 1,
     )
 
 

@@ -23,6 +23,7 @@ class Raised(NamedTuple):
         function: its function; empty if unknown.
         causes: ``(type, text)`` of the exceptions it was raised from or during, the
             nearest first; at most four.
+        handed: the program handed it to the hook itself, and went on after it.
     """
 
     rank: int
@@ -36,3 +37,4 @@ class Raised(NamedTuple):
     line: int | None = None
     function: str = ""
     causes: tuple[tuple[str, str], ...] = ()
+    handed: bool = False

@@ -13,7 +13,7 @@ from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core import journal
 from dsup.core.errors import JournalError
-from dsup.core.exits import SIGTERM, signal_name, stop_code
+from dsup.core.exits import SIGTERM, is_decisive, signal_name, stop_code
 from dsup.report.sentences import clock
 
 _STEP: Final = '"event":"progressed"'
@@ -112,6 +112,16 @@ def failed(told: Account, kept: Iterable[int]) -> list[int]:
     if end is not None and end.code != 0 and not told.gone and stopped_by(told) is None:
         found.add(told.attempt)
     return sorted(found | set(kept))
+
+
+def first_failure(life: Life | None) -> ev.RankExited | None:
+    """Return the end with which an attempt failed, as far as wait statuses tell.
+
+    One that no other rank's end leads to goes first; None where no rank failed.
+    """
+    ends = [end for end in life.own if end.status != 0] if life else []
+    decisive = (end for end in ends if is_decisive(end.status))
+    return next(decisive, next(iter(ends), None))
 
 
 def stopped_by(told: Account) -> str | None:

@@ -86,7 +86,7 @@ def _lines(  # noqa: C901 (one case an event)
             return _started(after, view)
         case ev.Cannot() if entered is Stage.KILLING:
             return event.reason
-        case _ if entered is Stage.OVER and after.plan is None:
+        case _ if entered is Stage.OVER and (after.plan is None or after.stop):
             return _over(after, view)
         case ev.Signalled() | ev.StopWanted() | ev.Tick() if stops.is_news(
             before, after
@@ -159,7 +159,8 @@ def _first_death(state: State, view: View) -> str:
     early = [end.rank for end in state.ended if end.status == 0]
     if early:
         said += f" ({ranks(early)} had ended with 0 before)"
-    if not state.alive:
+    at_once = state.stage is Stage.SETTLING and state.deadline_s <= death.at_s
+    if not state.alive or at_once:  # the tick that follows says whom it ends
         return said
     others = ranks(state.alive)
     if state.stage is Stage.SETTLING:
@@ -236,7 +237,8 @@ def _over(state: State, view: View) -> str:
     how_ = stops.by_whom(state)
     if not how_:
         return ""
-    what = "logs" if view.job.rank_logs else "journal"
+    logs = view.job.rank_logs and not view.job.output.inherit
+    what = "logs" if logs else "journal"
     return f"{how_}; {what} in {view.job.run_dir}"
 
 

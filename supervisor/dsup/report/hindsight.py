@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from dsup.core import events as ev
-from dsup.core.exits import CAUSES, is_decisive, signal_name
+from dsup.core.exits import CAUSES, signal_name
 from dsup.core.verdict import Advice, Evidence, Verdict
-from dsup.report.account import Account, Life, new_life
+from dsup.report.account import Account, Life, first_failure, new_life
 from dsup.report.console import how
 from dsup.report.sentences import spans
 
@@ -34,6 +34,9 @@ def from_journal(told: Account, number: int) -> Verdict:
 def agent_gone(told: Account, *, node: str, rebooted: bool) -> Verdict:
     """Return the verdict of an attempt whose agent or guard was killed.
 
+    Where a rank had failed before, its time is when that was; ``from_journal`` tells
+    the rest of it.
+
     Args:
         told: what the journal tells.
         node: name of the node.
@@ -41,26 +44,32 @@ def agent_gone(told: Account, *, node: str, rebooted: bool) -> Verdict:
     """
     number = told.attempt
     life = told.lives.get(number, new_life())
+    first = first_failure(life)
+    after = f", after rank {first.rank} {how(first.status)}" if first else ""
+    last_s = told.last.at_s if told.last else 0.0
     if rebooted:
         cause, advice = "node_rebooted", _AFTER_BOOT
-        summary = f"Node {node} was rebooted during attempt {number}."
+        summary = f"Node {node} was rebooted during attempt {number}{after}."
         proof = "the journal ends without an exit, and the boot id is another one now"
     elif told.guard_lost:
         cause, advice = "agent_killed", _LAUNCH_AGAIN
         summary = (
-            f"The guard was killed in attempt {number}; the agent ended the ranks."
+            f"The guard was killed in attempt {number}{after}; "
+            "the agent ended the ranks."
         )
         proof = "the agent saw its guard go"
     else:
         cause, advice = "agent_killed", _LAUNCH_AGAIN
-        summary = f"The agent was killed in attempt {number}: its journal just ends."
+        summary = (
+            f"The agent was killed in attempt {number}{after}: its journal just ends."
+        )
         proof = "the journal ends without an exit, and nobody writes it"
     return Verdict(
         attempt=number,
         cause=cause,
         first_ranks=(),
         certainty="proven" if told.guard_lost else "likely",
-        at_s=told.last.at_s if told.last else 0.0,
+        at_s=first.at_s if first else last_s,
         summary=summary,
         rule="journal_end",
         evidence=(Evidence("dsup", proof), *_statuses(life.own)),
@@ -108,9 +117,7 @@ def _of_judgement(life: Life, judged: ev.Judged) -> Verdict:
 
 def _of_ends(life: Life, number: int) -> Verdict:
     """Return what wait statuses support: a guess at the rank, and no cause."""
-    ends = [end for end in life.own if end.status != 0]
-    first = next((end for end in ends if is_decisive(end.status)), None)
-    first = first or next(iter(ends), None)
+    first = first_failure(life)
     if first is None:
         return Verdict(
             attempt=number,

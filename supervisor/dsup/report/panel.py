@@ -182,30 +182,24 @@ def _core(verdict: Verdict) -> tuple[object, ...]:
 
 
 def _more(verdict: Verdict, setting: Setting, columns: Columns) -> list[str]:
-    """Return where to look: in full where that fits, else below the run directory."""
+    """Return where to look: in full where that fits, else below the run directory.
+
+    What is to be copied is never cut: a line may be wider than the panel for it.
+    """
     ask = f"dsup diagnose {shlex.quote(setting.run)}" if setting.run else ""
     ask = columns.legible(ask)
     if not setting.logs:
-        return [_end(ask, columns)] if ask else []
+        return [ask] if ask else []
     log = contract.attempt_dir("", verdict.attempt)
     if verdict.first_ranks:
         rank_dir = contract.rank_dir("", verdict.attempt, verdict.first_ranks[0])
         log = f"{rank_dir}/{contract.STDERR_FILE}"
     full = columns.legible(f"{setting.logs}/{log}")
-    for place in (full, log):
+    for place in (full, log) if ask else (full,):
         line = f"{ask} {columns.legible('·')} {place}" if ask else place
         if width(line) <= _VALUE:
             return [line]
-    return [_end(ask, columns), full if width(full) <= _VALUE else log]
-
-
-def _end(text: str, columns: Columns) -> str:
-    """Return a text without its beginning where it is too wide for a value."""
-    dots = columns.legible("…")
-    while width(text) > _VALUE:
-        cut = text.removeprefix(dots)
-        text = dots + cut[max(1, width(text) - _VALUE + len(dots)) :]
-    return text
+    return [ask, full if width(full) <= _VALUE else log] if ask else [full]
 
 
 def _proof(verdict: Verdict, columns: Columns, room: int) -> list[str]:

@@ -28,6 +28,9 @@ _SHORT_MAX_BYTES = 1024
 _NAME_MAX_BYTES = 200
 _CAUSES_MAX = 4
 _UNNAMED = "?"
+_MAIN = ("<module>", "_run_module_as_main")
+"""How the outermost frame of a program's own call is named."""
+
 _RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -112,6 +115,7 @@ def _tell(
         note = describe(raised)
         note["at_ns"] = at_ns
         note["thread"] = _thread_name(thread)
+        note["handed"] = int(_goes_on())
         data = _json(note).encode()
         if len(data) > _NOTE_MAX_BYTES:
             # Control characters take six bytes each.
@@ -165,6 +169,17 @@ def _send(channel: "tuple[int, int]", data: bytes) -> None:
             found.send(data, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
     finally:
         found.detach()
+
+
+def _goes_on() -> bool:
+    """Return whether the program called the hook itself, and will go on after it.
+
+    The interpreter calls it when every frame of the main module has been left.
+    """
+    frame = sys._getframe()  # noqa: SLF001 (what inspect would do, at a cost)
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_name in _MAIN
 
 
 def _place(

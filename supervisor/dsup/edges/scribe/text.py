@@ -3,7 +3,14 @@ r"""What a console is shown of a rank's bytes: text that can do a terminal no ha
 Clean blocks, which is nearly all there ever is, pass through as they are: the checks
 run at the speed of memory. The rest is spelled out: a byte that is not UTF-8 as
 ``\xff``, a control character as ``\x1b``, so that nothing a rank prints moves the
-cursor, sets a title, or answers to a terminal's question. Files get the bytes.
+cursor, sets a title, or answers to a terminal's question. So is what is not seen and
+changes how the rest reads, as ``\u202e``: Unicode's format characters (bidirectional
+controls, zero-width spaces, tags) and its line separators. Those that words and emoji
+are made with pass: the joiners U+200C and U+200D, and Arabic's visible number signs.
+Files get the bytes.
+
+A line that begins as dsup's own do gets a mark, unless something stands before all of
+the ranks' lines: whoever reads a verdict shall know whose it is.
 """
 
 from __future__ import annotations
@@ -13,9 +20,17 @@ import time
 
 _PLAIN = bytes([0x09, 0x0A, *range(0x20, 0x7F)])
 _PLAIN_OR_HIGH = _PLAIN + bytes(range(0x80, 0x100))
+_BLANKS = bytes.maketrans(b"\t\n", b"  ")
 _NO_TEXT = bytes(set(range(0x20)) - set(b"\t\n\r\x1b"))
-_C1 = re.compile(rb"\xc2[\x80-\x9f]")
-_COLOURED = re.compile(r"(\x1b\[[0-9;:]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_HARMFUL = (
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
+    r"\u2060-\u206f\ufeff\ufff9-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
+)
+_NO_LEAD = bytes(set(range(0x100)) - set(b"\xc2\xd8\xe1\xe2\xef\xf0\xf3"))
+"""All bytes but those that a harmful character begins with in UTF-8."""
+_UNCLEAN = re.compile(_HARMFUL)
+_COLOURED = re.compile(rf"(\x1b\[[0-9;:]*m)|{_HARMFUL}")
 _COLOUR = re.compile(rb"\x1b\[[0-9;:]*m")
 _OFF = (b"\x1b[m", b"\x1b[0m")
 _CUT_SHORT = re.compile(
@@ -23,6 +38,12 @@ _CUT_SHORT = re.compile(
 )
 _BARS = re.compile(rb"^[^\n]*\r", re.MULTILINE)
 _BAR_END = re.compile(rb"(?<!\r)\r+$", re.MULTILINE)
+_FORGED = re.compile(
+    rb"^(?=(?:\x1b\[[0-9;:]*m)*(?:dsup: |(?:%s|==) dsup ))" % "━━".encode(),
+    re.MULTILINE,
+)
+"""The first characters of lines and panels of dsup's own, in any colour."""
+_RANKS = b"(rank) "
 _BINARY_BYTES = 4096
 _BINARY_PART = 11
 """One byte in so many that no text has, in so large a block, and it is no text.
@@ -65,6 +86,19 @@ def final_states(block: bytes) -> bytes:
     return _BARS.sub(b"", _BAR_END.sub(b"", block))
 
 
+def own_up(block: bytes, *, begins: bool) -> bytes:
+    """Return clean lines with a mark before those that begin as dsup's own do.
+
+    Args:
+        block: whole lines, the last one perhaps not.
+        begins: the block begins with the beginning of a line.
+    """
+    if b"dsup" not in block:
+        return block
+    first = 0 if begins else block.find(b"\n") + 1 or len(block)
+    return block[:first] + _FORGED.sub(_RANKS, block[first:])
+
+
 def last_state(line: bytes) -> bytes:
     """Shorten an unfinished line that has carriage returns to its last state.
 
@@ -88,20 +122,21 @@ def _is_clean(block: bytes) -> bool:
         return not block.translate(None, _PLAIN)
     if block.translate(None, _PLAIN_OR_HIGH):
         return False
-    if b"\xc2" in block and _C1.search(block):
-        return False
     try:
-        block.decode()
+        text = block.translate(_BLANKS).decode()
     except UnicodeDecodeError:
         return False
-    return True
+    if not block.translate(None, _NO_LEAD):
+        return True
+    # The search is for the few that are printable in all but Unicode's word.
+    return text.isprintable() or not _UNCLEAN.search(text)
 
 
 def _spell_out(block: bytes, *, colour: bool) -> bytes:
     def spell(found: re.Match[str]) -> str:
         if found[1]:
             return found[1] if colour else ""
-        return f"\\x{ord(found[0]):02x}"
+        return ascii(found[0])[1:-1] if found[0] > "\xff" else f"\\x{ord(found[0]):02x}"
 
     text = block.decode(errors="backslashreplace")
     shown = _COLOURED.sub(spell, text).encode()

@@ -129,7 +129,10 @@ class View:
         begins = not self._continues()
         self._inside = not block.endswith(b"\n")
         shown = text.clean(block, colour=self._look.colour)
-        self._console.add(self, text.lead(shown, self._lead(), begins=begins))
+        lead = self._lead()
+        if not lead:
+            shown = text.own_up(shown, begins=begins)
+        self._console.add(self, text.lead(shown, lead, begins=begins))
 
     def _lead(self) -> bytes:
         stamp = self._look.stamp() if self._look.stamp else b""
