@@ -87,6 +87,9 @@ class Desk:
         """Keep it."""
         self.published.append(verdict)
 
+    def keep_outcome(self, _state, _step):
+        """No rank has an outcome here."""
+
     def seal(self, attempt, code, origin):
         """Note with what the run ends."""
         self.sealed = attempt, code, origin
