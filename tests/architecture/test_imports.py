@@ -59,11 +59,11 @@ def test_dsup_knows_only_the_contract_and_the_checkpoint_rules():
 
     assert runtime <= {
         "dsup_runtime",
-        "dsup_runtime.checkpoint_manifest",
+        "dsup_runtime.checkpoints.manifest",
         "dsup_runtime.checkpoints",
         "dsup_runtime.contract",
-        "dsup_runtime.disk",
-        "dsup_runtime.foreign_checkpoints",
+        "dsup_runtime.checkpoints.disk",
+        "dsup_runtime.checkpoints.foreign",
     }
 
 

@@ -143,7 +143,7 @@ import sys
 import torch
 import torch.distributed as dist
 from dsup_runtime import beat
-from dsup_runtime.lifecycle import run
+from dsup_runtime.lifecycle.run import run
 from dsup_runtime.stop import should_stop
 with run() as life:
     dist.init_process_group("gloo")

@@ -6,8 +6,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from dsup_runtime import outcome, worker_info
+from dsup_runtime import worker_info
 from dsup_runtime.adapters import JsonLinesReporter
+from dsup_runtime.lifecycle import outcome
 
 ENDS = {
     "finished": "outcome.finished('all steps')",
@@ -44,7 +45,8 @@ print(json.dumps(found))
 def life(make, end, attempt):
     """Return the script of a reporter's life in an attempt of run r:1."""
     return f"""
-from dsup_runtime import outcome, worker_info
+from dsup_runtime import worker_info
+from dsup_runtime.lifecycle import outcome
 from dsup_runtime.adapters import MlflowReporter, WandbReporter
 reporter = {make}
 info = worker_info.info()._replace(run_id="r:1", attempt={attempt})

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dsup_runtime.checkpoint_dir import CheckpointDir
 from dsup_runtime.checkpoints import begin, commit, newest_valid
+from dsup_runtime.checkpoints.directory import CheckpointDir
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(60)]
 
 SETUP = """
 import logging
 from dsup_runtime import deferred
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.directory import CheckpointDir
 logging.disable()
 
 def write(folder):
@@ -314,7 +314,7 @@ def test_alone_no_torch_is_needed(root, run):
     script = f"""
 import sys
 from pathlib import Path
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.directory import CheckpointDir
 checkpoints = CheckpointDir({str(root)!r})
 assert checkpoints.save(1, lambda folder: Path(folder, "state").touch())
 assert checkpoints.load(lambda folder: None).step == 1

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dsup_runtime import deferred
-from dsup_runtime.checkpoint_dir import CheckpointDir
 from dsup_runtime.checkpoints import newest_valid, verify
+from dsup_runtime.checkpoints.directory import CheckpointDir
 
 PATIENCE_S = 15
 DCP_LIMIT_S = 45
@@ -20,8 +20,8 @@ DCP_LIMIT_S = 45
 SETUP = """
 import logging
 from dsup_runtime import deferred
-from dsup_runtime.checkpoint_dcp import AsyncDcp
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.dcp import AsyncDcp
+from dsup_runtime.checkpoints.directory import CheckpointDir
 import torch.distributed.checkpoint as dcp
 logging.disable()
 
@@ -233,7 +233,7 @@ def test_without_a_rename_a_crash_leaves_what_nobody_takes(root, run):
     script = f"""
 import os
 from pathlib import Path
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.directory import CheckpointDir
 checkpoints = CheckpointDir({str(root)!r}, commit="manifest", keep=2)
 def write(folder):
     Path(folder, "state").write_bytes(b"state")

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from dsup_runtime import deferred
-from dsup_runtime.checkpoint_dir import CheckpointDir
 from dsup_runtime.checkpoints import begin, commit, newest_valid
+from dsup_runtime.checkpoints.directory import CheckpointDir
 from dsup_runtime.errors import CheckpointError
 
 SETUP = """
 import logging
 from dsup_runtime import deferred
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.directory import CheckpointDir
 logging.disable()
 
 def write(folder):
@@ -109,7 +109,7 @@ def test_a_root_without_permission_is_said_so():
     script = """
 import logging, os, sys
 from dsup_runtime import deferred
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.directory import CheckpointDir
 logging.disable()
 checkpoints = CheckpointDir(sys.argv[1])
 checkpoints.load(print)  # imports what only root may read here

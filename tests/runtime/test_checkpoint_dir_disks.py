@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from dsup_runtime import deferred
-from dsup_runtime.checkpoint_dir import CheckpointDir
 from dsup_runtime.checkpoints import begin, commit, newest_valid
+from dsup_runtime.checkpoints.directory import CheckpointDir
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(60)]
 
 SETUP = """
 import logging
 from dsup_runtime import deferred
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.directory import CheckpointDir
 logging.disable()
 
 def write(folder):

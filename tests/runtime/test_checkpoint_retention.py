@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dsup_runtime.checkpoint_files import Storage
-from dsup_runtime.checkpoint_retention import empty_trash, retire
 from dsup_runtime.checkpoints import begin, commit, newest_valid, prune, set_aside
+from dsup_runtime.checkpoints.files import Storage
+from dsup_runtime.checkpoints.retention import empty_trash, retire
 from dsup_runtime.errors import CheckpointError
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsup_runtime.checkpoint_files import Storage
-from dsup_runtime.checkpoint_shares import (
+from dsup_runtime.checkpoints.files import Storage
+from dsup_runtime.checkpoints.shares import (
     owner,
     rank_file,
     read_shares,

@@ -10,7 +10,11 @@ import sys
 
 import pytest
 
-from dsup_runtime.dead_letters import BATCH_ID_MAX_BYTES, DeadLetters, presentable
+from dsup_runtime.numerics.dead_letters import (
+    BATCH_ID_MAX_BYTES,
+    DeadLetters,
+    presentable,
+)
 
 
 class Unspeakable:
@@ -137,7 +141,7 @@ def test_half_a_letter_is_taken_back(tmp_path):
     """A disk that is full in the middle of a line leaves only whole lines."""
     script = f"""
 import logging, resource, signal
-from dsup_runtime.dead_letters import DeadLetters
+from dsup_runtime.numerics.dead_letters import DeadLetters
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 letters = DeadLetters({str(tmp_path)!r})
 assert letters.write(0, {{"number": 0}})

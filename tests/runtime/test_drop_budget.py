@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dsup_runtime.drop_budget import DropBudget, DropLimits, Overdrawn
+from dsup_runtime.numerics.drop_budget import DropBudget, DropLimits, Overdrawn
 
 
 def findings(drops, attempts, **limits):

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from dsup_runtime.foreign_checkpoints import newest_foreign, step_in
+from dsup_runtime.checkpoints.foreign import newest_foreign, step_in
 
 NOW_S = 2_000_000_000.0
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dsup_runtime import last_words, outcome
 from dsup_runtime.errors import BarrierTimeout, PeerError
-from dsup_runtime.last_words import Report
+from dsup_runtime.lifecycle import last_words, outcome
+from dsup_runtime.lifecycle.last_words import Report
 
 
 class Mute(Exception):  # noqa: N818

@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from dsup_runtime import deferred, outcome, worker_info
-from dsup_runtime.reporting import Reporting
+from dsup_runtime import deferred, worker_info
+from dsup_runtime.lifecycle import outcome
+from dsup_runtime.lifecycle.reporting import Reporting
 
 DONE = outcome.finished()
 SHORT_S = 0.05

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from dsup_runtime import state_copy
 from dsup_runtime.errors import NumericsError
+from dsup_runtime.numerics import state_copy
+from dsup_runtime.numerics.snapshot import Snapshot
 from dsup_runtime.progress import Progress
-from dsup_runtime.snapshot import Snapshot
 
 pytestmark = pytest.mark.torch
 

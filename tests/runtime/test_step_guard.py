@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dsup_runtime import deferred
 from dsup_runtime.errors import DropBudgetExceeded
-from dsup_runtime.step_guard import StepGuard
-from dsup_runtime.step_result import APPLIED
+from dsup_runtime.numerics.result import APPLIED
+from dsup_runtime.numerics.step_guard import StepGuard
 
 pytestmark = pytest.mark.torch
 

@@ -9,8 +9,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(90)]
 LOOP = """
 import hashlib, math
 from torch import nn
-from dsup_runtime.snapshot import Snapshot
-from dsup_runtime.step_guard import StepGuard
+from dsup_runtime.numerics.snapshot import Snapshot
+from dsup_runtime.numerics.step_guard import StepGuard
 
 class Net(nn.Module):
     def __init__(self):
@@ -184,7 +184,7 @@ def test_all_ranks_roll_back_together(world, kind, fused):
 PLAIN = """
 import math
 from datetime import timedelta
-from dsup_runtime.step_guard import StepGuard
+from dsup_runtime.numerics.step_guard import StepGuard
 
 weight = torch.nn.Linear(1, 1, bias=False)
 torch.nn.init.ones_(weight.weight)

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from dsup_runtime.errors import NumericsError
+from dsup_runtime.numerics.snapshot import Snapshot
+from dsup_runtime.numerics.step_guard import StepGuard
 from dsup_runtime.progress import Progress
-from dsup_runtime.snapshot import Snapshot
-from dsup_runtime.step_guard import StepGuard
 
 pytestmark = pytest.mark.torch
 

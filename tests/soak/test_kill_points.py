@@ -27,7 +27,7 @@ LIVES = 10
 SAVES = """
 import json, logging, signal, threading
 from dsup_runtime import side_group
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.directory import CheckpointDir
 logging.disable()
 checkpoints = CheckpointDir(args["root"], keep=2, commit=args["commit"])
 log = os.open(args["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -120,7 +120,7 @@ def test_a_rank_killed_at_any_moment_of_a_save_costs_that_save_alone(
 TRAINS = """
 import json, logging, multiprocessing, signal
 from torch.utils.data import DataLoader, Dataset
-from dsup_runtime.checkpoint_dir import CheckpointDir
+from dsup_runtime.checkpoints.directory import CheckpointDir
 from dsup_runtime.progress import Progress
 from dsup_runtime.resumable_sampler import ResumableSampler
 logging.disable()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dsup_runtime import errors
     from dsup_runtime.agreement import agree
     from dsup_runtime.barrier import barrier
-    from dsup_runtime.checkpoint_dir import CheckpointDir
+    from dsup_runtime.checkpoints.directory import CheckpointDir
     from dsup_runtime.deferred import (
         defer,
         has_deferred_error,
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     )
     from dsup_runtime.faults import fault_point
     from dsup_runtime.heartbeat import beat, phase
-    from dsup_runtime.lifecycle import run
-    from dsup_runtime.outcome import Outcome
+    from dsup_runtime.lifecycle.run import run
+    from dsup_runtime.lifecycle.outcome import Outcome
+    from dsup_runtime.lifecycle.reporting import Reporter
+    from dsup_runtime.numerics.snapshot import Snapshot
+    from dsup_runtime.numerics.step_guard import StepGuard
     from dsup_runtime.progress import Progress
-    from dsup_runtime.reporting import Reporter
-    from dsup_runtime.snapshot import Snapshot
-    from dsup_runtime.step_guard import StepGuard
     from dsup_runtime.stop import request_stop, should_stop
     from dsup_runtime.worker_info import info
 
@@ -51,12 +51,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CheckpointDir": "checkpoint_dir",
-    "Outcome": "outcome",
+    "CheckpointDir": "checkpoints.directory",
+    "Outcome": "lifecycle.outcome",
     "Progress": "progress",
-    "Reporter": "reporting",
-    "Snapshot": "snapshot",
-    "StepGuard": "step_guard",
+    "Reporter": "lifecycle.reporting",
+    "Snapshot": "numerics.snapshot",
+    "StepGuard": "numerics.step_guard",
     "agree": "agreement",
     "barrier": "barrier",
     "beat": "heartbeat",
@@ -67,7 +67,7 @@ _HOMES = {
     "phase": "heartbeat",
     "raise_if_deferred_error": "deferred",
     "request_stop": "stop",
-    "run": "lifecycle",
+    "run": "lifecycle.run",
     "should_stop": "stop",
     "try_or_defer": "deferred",
 }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from dsup_runtime.outcome import Outcome
+    from dsup_runtime.lifecycle.outcome import Outcome
     from dsup_runtime.worker_info import Info
 
 _WANDB_INTERRUPTED = 255  # the code of its own hook for Ctrl-C

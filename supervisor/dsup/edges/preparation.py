@@ -135,9 +135,9 @@ def _newest(location: Location) -> Found:
 
         scan = checkpoints.newest_valid(location.directory)
     else:
-        from dsup_runtime import foreign_checkpoints
+        from dsup_runtime.checkpoints import foreign
 
-        scan = foreign_checkpoints.newest_foreign(location.pattern, wait=time.sleep)
+        scan = foreign.newest_foreign(location.pattern, wait=time.sleep)
     rejected = tuple(
         f"{path}: {reason}"[:_REASON_MAX_CHARS]
         for path, reason in scan.rejected[:_REJECTED_MAX]

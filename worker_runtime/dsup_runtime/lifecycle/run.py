@@ -21,25 +21,18 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
-from dsup_runtime import (
-    deferred,
-    groups,
-    heartbeat,
-    last_words,
-    outcome,
-    stop,
-    worker_info,
-)
+from dsup_runtime import deferred, heartbeat, stop, worker_info
 from dsup_runtime.barrier import barrier
-from dsup_runtime.ending import Ending
 from dsup_runtime.errors import PeerError
-from dsup_runtime.signals import Handlers
+from dsup_runtime.lifecycle import groups, last_words, outcome
+from dsup_runtime.lifecycle.ending import Ending
+from dsup_runtime.lifecycle.signals import Handlers
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dsup_runtime.outcome import Outcome
-    from dsup_runtime.reporting import Reporter
+    from dsup_runtime.lifecycle.outcome import Outcome
+    from dsup_runtime.lifecycle.reporting import Reporter
     from dsup_runtime.stop import Stop
 
 _EARLY_EXIT_S: Final = 5.0

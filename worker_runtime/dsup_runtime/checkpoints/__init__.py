@@ -29,7 +29,13 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from dsup_runtime.checkpoint_files import (
+from dsup_runtime.checkpoints.disk import (
+    discard,
+    move_to_trash,
+    sync_directory,
+    write_new,
+)
+from dsup_runtime.checkpoints.files import (
     DEFAULT,
     Entry,
     Storage,
@@ -37,14 +43,14 @@ from dsup_runtime.checkpoint_files import (
     explained,
     tree,
 )
-from dsup_runtime.checkpoint_listing import (
+from dsup_runtime.checkpoints.listing import (
     LATEST,
     TMP_NAME,
     Checkpoint,
     newest_first,
     temporary,
 )
-from dsup_runtime.checkpoint_manifest import (
+from dsup_runtime.checkpoints.manifest import (
     MANIFEST,
     Contents,
     examine,
@@ -52,8 +58,7 @@ from dsup_runtime.checkpoint_manifest import (
     verify,
     write_manifest,
 )
-from dsup_runtime.checkpoint_retention import prune
-from dsup_runtime.disk import discard, move_to_trash, sync_directory, write_new
+from dsup_runtime.checkpoints.retention import prune
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

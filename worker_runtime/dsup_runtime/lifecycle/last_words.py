@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dsup_runtime import deferred, outcome, side_group
+from dsup_runtime import deferred, side_group
 from dsup_runtime.errors import PeerError
+from dsup_runtime.lifecycle import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dsup_runtime.outcome import Outcome
+    from dsup_runtime.lifecycle.outcome import Outcome
 
 _TOLD_MAX: Final = 8
 _TEXT_MAX_CHARS: Final = 1000

@@ -16,7 +16,7 @@ from dsup_runtime.bounded import BoundedCall
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dsup_runtime.outcome import Outcome
+    from dsup_runtime.lifecycle.outcome import Outcome
     from dsup_runtime.worker_info import Info
 
 START_MAX_S: Final = 60.0

@@ -14,11 +14,12 @@ import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from dsup_runtime import contract, disk, notes
-from dsup_runtime.outcome import STRENGTH, describe
+from dsup_runtime import contract, notes
+from dsup_runtime.checkpoints import disk
+from dsup_runtime.lifecycle.outcome import STRENGTH, describe
 
 if TYPE_CHECKING:
-    from dsup_runtime.outcome import Outcome
+    from dsup_runtime.lifecycle.outcome import Outcome
     from dsup_runtime.worker_info import Info
 
 _FILE_MAX_BYTES: Final = 65_536

@@ -7,11 +7,11 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsup_runtime import checkpoints, side_group, worker_info
-from dsup_runtime.checkpoint_files import Storage, explained
-from dsup_runtime.checkpoint_manifest import Contents, Objection, read_manifest
-from dsup_runtime.checkpoint_phases import log, together
-from dsup_runtime.checkpoint_retention import empty_trash, retire
-from dsup_runtime.checkpoint_shares import read_shares, wait_until_there, write_share
+from dsup_runtime.checkpoints.files import Storage, explained
+from dsup_runtime.checkpoints.manifest import Contents, Objection, read_manifest
+from dsup_runtime.checkpoints.phases import log, together
+from dsup_runtime.checkpoints.retention import empty_trash, retire
+from dsup_runtime.checkpoints.shares import read_shares, wait_until_there, write_share
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

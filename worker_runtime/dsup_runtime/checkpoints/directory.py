@@ -25,16 +25,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from dsup_runtime import checkpoints, deferred, heartbeat
-from dsup_runtime.checkpoint_choice import Search, compare_restored
-from dsup_runtime.checkpoint_files import CHECKSUMS, Storage
-from dsup_runtime.checkpoint_phases import log, meet, of_all
-from dsup_runtime.checkpoint_saving import THERE, Place, Written, opened, published
+from dsup_runtime.checkpoints.choice import Search, compare_restored
+from dsup_runtime.checkpoints.files import CHECKSUMS, Storage
+from dsup_runtime.checkpoints.phases import log, meet, of_all
+from dsup_runtime.checkpoints.saving import THERE, Place, Written, opened, published
 from dsup_runtime.errors import CheckpointError, NoValidCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dsup_runtime.checkpoint_listing import Checkpoint
+    from dsup_runtime.checkpoints.listing import Checkpoint
 
 _VISIBILITY_MAX_S: Final = 1e6
 _PLAIN: Final = (bool, int, float, str)

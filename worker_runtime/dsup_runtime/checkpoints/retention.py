@@ -6,8 +6,9 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from dsup_runtime.checkpoint_files import DEFAULT, Storage, explained, read_capped
-from dsup_runtime.checkpoint_listing import (
+from dsup_runtime.checkpoints.disk import move_to_trash, remove
+from dsup_runtime.checkpoints.files import DEFAULT, Storage, explained, read_capped
+from dsup_runtime.checkpoints.listing import (
     LATEST,
     PINNED,
     Checkpoint,
@@ -15,8 +16,7 @@ from dsup_runtime.checkpoint_listing import (
     newest_first,
     temporary,
 )
-from dsup_runtime.checkpoint_manifest import verify
-from dsup_runtime.disk import move_to_trash, remove
+from dsup_runtime.checkpoints.manifest import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

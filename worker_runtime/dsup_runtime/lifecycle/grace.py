@@ -7,7 +7,7 @@ import os
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from dsup_runtime.outcome import EXIT_STOPPED
+from dsup_runtime.lifecycle.outcome import EXIT_STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

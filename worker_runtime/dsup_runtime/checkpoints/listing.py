@@ -6,8 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dsup_runtime.checkpoint_files import explained
-from dsup_runtime.checkpoint_manifest import MANIFEST
+from dsup_runtime.checkpoints.files import explained
+from dsup_runtime.checkpoints.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from dsup_runtime.checkpoint_files import (
+from dsup_runtime.checkpoints.disk import write_new
+from dsup_runtime.checkpoints.files import (
     Entry,
     Storage,
     describe,
@@ -25,8 +26,7 @@ from dsup_runtime.checkpoint_files import (
     read_capped,
     tree,
 )
-from dsup_runtime.checkpoint_manifest import FORMAT, MANIFEST
-from dsup_runtime.disk import write_new
+from dsup_runtime.checkpoints.manifest import FORMAT, MANIFEST
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

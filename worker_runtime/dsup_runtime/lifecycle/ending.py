@@ -15,23 +15,15 @@ import traceback
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
-from dsup_runtime import (
-    contract,
-    deferred,
-    groups,
-    heartbeat,
-    outcome,
-    outcome_records,
-    raised_note,
-    stop,
-)
+from dsup_runtime import contract, deferred, heartbeat, raised_note, stop
 from dsup_runtime.bounded import BoundedCall
-from dsup_runtime.grace import Grace
-from dsup_runtime.reporting import FINISH_MAX_S, Reporting
+from dsup_runtime.lifecycle import groups, outcome, records
+from dsup_runtime.lifecycle.grace import Grace
+from dsup_runtime.lifecycle.reporting import FINISH_MAX_S, Reporting
 
 if TYPE_CHECKING:
-    from dsup_runtime.outcome import Outcome
-    from dsup_runtime.reporting import Reporter
+    from dsup_runtime.lifecycle.outcome import Outcome
+    from dsup_runtime.lifecycle.reporting import Reporter
     from dsup_runtime.worker_info import Info
 
 _WRITE_MAX_S: Final = 5.0
@@ -78,7 +70,7 @@ class Ending:
         try:
             if isinstance(error, Exception):
                 raised_note.tell(error)
-            outcome_records.tell(result)
+            records.tell(result)
             trouble = groups.cut_off(self.left_s(groups.DESTROY_MAX_S))
             if trouble is not None:
                 _log.warning("%s", outcome.describe(trouble))
@@ -89,7 +81,7 @@ class Ending:
     def _put_down(self, result: Outcome, error: BaseException | None) -> None:
         """Write the outcome for those who come after, then finish the reporter."""
         call = BoundedCall(
-            lambda: outcome_records.put_down(result, error, self._info),
+            lambda: records.put_down(result, error, self._info),
             name="dsup-outcome",
         )
         if not call.ended_within(self.left_s(_WRITE_MAX_S)):
@@ -114,7 +106,7 @@ class Ending:
             result = outcome.of_error(
                 first.error, rank=self._info.rank, step=first.step
             )
-        outcome_records.tell(result)
+        records.tell(result)
         self._put_down(result, None if first is None else first.error)
         BoundedCall(_flush, name="dsup-flush").ended_within(_FLUSH_MAX_S)
         os._exit(result.exit_code)

@@ -33,12 +33,12 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from dsup_runtime.dead_letters import DeadLetters
-from dsup_runtime.drop_budget import DropLimits
-from dsup_runtime.gradients import Gradients, total_of
-from dsup_runtime.recovery import Recovery
-from dsup_runtime.step_ledger import Ledger
-from dsup_runtime.step_result import APPLIED, Reading, StepResult, Verdict, agree
+from dsup_runtime.numerics.dead_letters import DeadLetters
+from dsup_runtime.numerics.drop_budget import DropLimits
+from dsup_runtime.numerics.gradients import Gradients, total_of
+from dsup_runtime.numerics.ledger import Ledger
+from dsup_runtime.numerics.recovery import Recovery
+from dsup_runtime.numerics.result import APPLIED, Reading, StepResult, Verdict, agree
 
 if TYPE_CHECKING:
     import os
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from torch.amp import GradScaler
     from torch.optim import Optimizer
 
-    from dsup_runtime.snapshot import Snapshot
+    from dsup_runtime.numerics.snapshot import Snapshot
 
 _CLIP_EPSILON: Final = 1e-6  # clip_grads_with_norm_ adds it to the norm
 _log = logging.getLogger("dsup_runtime")

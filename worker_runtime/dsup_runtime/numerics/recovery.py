@@ -10,8 +10,8 @@ from dsup_runtime.errors import NumericsError
 if TYPE_CHECKING:
     from torch import nn
 
-    from dsup_runtime.snapshot import Snapshot
-    from dsup_runtime.step_ledger import Ledger
+    from dsup_runtime.numerics.ledger import Ledger
+    from dsup_runtime.numerics.snapshot import Snapshot
 
 _NAMES_MAX: Final = 200
 _log = logging.getLogger("dsup_runtime")

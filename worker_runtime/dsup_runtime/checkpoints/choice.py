@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dsup_runtime import side_group
-from dsup_runtime.checkpoint_listing import Checkpoint, is_published, newest_first
-from dsup_runtime.checkpoint_manifest import Objection, examine
-from dsup_runtime.checkpoint_phases import log, of_all, told_by_main
-from dsup_runtime.checkpoint_shares import owner, wait_until_there
 from dsup_runtime.checkpoints import set_aside
+from dsup_runtime.checkpoints.listing import Checkpoint, is_published, newest_first
+from dsup_runtime.checkpoints.manifest import Objection, examine
+from dsup_runtime.checkpoints.phases import log, of_all, told_by_main
+from dsup_runtime.checkpoints.shares import owner, wait_until_there
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dsup_runtime.checkpoint_saving import Place
+    from dsup_runtime.checkpoints.saving import Place
 
 _REASONS_TOLD: Final = 5
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dsup_runtime import deferred, side_group, worker_info
-from dsup_runtime.drop_budget import DropBudget
 from dsup_runtime.errors import DropBudgetExceeded
+from dsup_runtime.numerics.drop_budget import DropBudget
 
 if TYPE_CHECKING:
-    from dsup_runtime.dead_letters import DeadLetters
-    from dsup_runtime.drop_budget import DropLimits
-    from dsup_runtime.step_result import Verdict
+    from dsup_runtime.numerics.dead_letters import DeadLetters
+    from dsup_runtime.numerics.drop_budget import DropLimits
+    from dsup_runtime.numerics.result import Verdict
 
 _WORDS = {
     "loss": "the loss of rank {bad_rank} is not finite",

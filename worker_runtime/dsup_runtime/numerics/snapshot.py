@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from dsup_runtime import random_state, state_copy
 from dsup_runtime.errors import NumericsError
+from dsup_runtime.numerics import random_state, state_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from torch import Tensor
 
-    from dsup_runtime.state_copy import Tree
+    from dsup_runtime.numerics.state_copy import Tree
 
 _RANDOM: Final = "random state"
 
