@@ -62,7 +62,7 @@ def test_dsup_knows_only_the_contract_and_the_checkpoint_rules():
         "dsup_runtime.checkpoints.manifest",
         "dsup_runtime.checkpoints",
         "dsup_runtime.contract",
-        "dsup_runtime.checkpoints.disk",
+        "dsup_runtime.disk",
         "dsup_runtime.checkpoints.foreign",
     }
 

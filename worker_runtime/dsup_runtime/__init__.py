@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     )
     from dsup_runtime.faults import fault_point
     from dsup_runtime.heartbeat import beat, phase
-    from dsup_runtime.lifecycle.run import run
     from dsup_runtime.lifecycle.outcome import Outcome
     from dsup_runtime.lifecycle.reporting import Reporter
+    from dsup_runtime.lifecycle.run import run
     from dsup_runtime.numerics.snapshot import Snapshot
     from dsup_runtime.numerics.step_guard import StepGuard
     from dsup_runtime.progress import Progress

@@ -29,12 +29,6 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from dsup_runtime.checkpoints.disk import (
-    discard,
-    move_to_trash,
-    sync_directory,
-    write_new,
-)
 from dsup_runtime.checkpoints.files import (
     DEFAULT,
     Entry,
@@ -59,6 +53,12 @@ from dsup_runtime.checkpoints.manifest import (
     write_manifest,
 )
 from dsup_runtime.checkpoints.retention import prune
+from dsup_runtime.disk import (
+    discard,
+    move_to_trash,
+    sync_directory,
+    write_new,
+)
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

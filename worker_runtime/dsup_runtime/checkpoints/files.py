@@ -13,7 +13,7 @@ import stat
 import zlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from dsup_runtime.checkpoints.disk import strerror, sync_directory
+from dsup_runtime.disk import strerror, sync_directory
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

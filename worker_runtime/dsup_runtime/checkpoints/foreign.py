@@ -37,7 +37,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from dsup_runtime.checkpoints import Checkpoint, Scan
-from dsup_runtime.checkpoints.disk import strerror
+from dsup_runtime.disk import strerror
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,6 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from dsup_runtime.checkpoints.disk import strerror, sync_directory, write_new
 from dsup_runtime.checkpoints.files import (
     CHECKSUMS,
     Entry,
@@ -26,6 +25,7 @@ from dsup_runtime.checkpoints.files import (
     read_through,
     sync_tree,
 )
+from dsup_runtime.disk import strerror, sync_directory, write_new
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

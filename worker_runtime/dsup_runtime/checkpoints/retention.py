@@ -6,7 +6,6 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from dsup_runtime.checkpoints.disk import move_to_trash, remove
 from dsup_runtime.checkpoints.files import DEFAULT, Storage, explained, read_capped
 from dsup_runtime.checkpoints.listing import (
     LATEST,
@@ -17,6 +16,7 @@ from dsup_runtime.checkpoints.listing import (
     temporary,
 )
 from dsup_runtime.checkpoints.manifest import verify
+from dsup_runtime.disk import move_to_trash, remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,6 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from dsup_runtime.checkpoints.disk import write_new
 from dsup_runtime.checkpoints.files import (
     Entry,
     Storage,
@@ -27,6 +26,7 @@ from dsup_runtime.checkpoints.files import (
     tree,
 )
 from dsup_runtime.checkpoints.manifest import FORMAT, MANIFEST
+from dsup_runtime.disk import write_new
 from dsup_runtime.errors import CheckpointError
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from dsup_runtime import contract, notes
-from dsup_runtime.checkpoints import disk
+from dsup_runtime import contract, disk, notes
 from dsup_runtime.lifecycle.outcome import STRENGTH, describe
 
 if TYPE_CHECKING:

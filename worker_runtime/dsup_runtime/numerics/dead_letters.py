@@ -16,7 +16,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Final
 
-from dsup_runtime.checkpoints.disk import strerror
+from dsup_runtime.disk import strerror
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
