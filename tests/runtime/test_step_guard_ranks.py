@@ -17,13 +17,14 @@ class Net(nn.Module):
         super().__init__()
         torch.manual_seed(7)
         self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 4)
+        self.scale = nn.Parameter(torch.ones(1))  # FSDP2 leaves none of it to rank 1
         self.spoil = False
 
     def forward(self, x):
         hidden = self.first(x).tanh()
         if self.spoil:
             hidden.register_hook(lambda grad: grad.index_fill(0, first_row, math.nan))
-        return self.last(hidden)
+        return self.last(hidden) * self.scale
 
 first_row = torch.zeros(1, dtype=torch.long)
 

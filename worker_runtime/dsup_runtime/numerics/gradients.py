@@ -8,7 +8,8 @@ waits for a GPU.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,8 @@ class Gradients:
         A collective if the gradients are DTensors.
 
         Args:
-            order: of the norm; inf is exact where 2 overflows.
+            order: of the norm; inf is exact where 2 overflows, but says inf for NaN
+                where the gradients are DTensors.
         """
         import torch
 
@@ -91,8 +93,32 @@ def total_of(norms: Tensor, groups: Sequence[dist.ProcessGroup]) -> Tensor:
 def _norms(bunch: list[Tensor], order: float) -> Tensor:
     import torch
 
-    grads = [parameter.grad for parameter in bunch if parameter.grad is not None]
+    grads: list[Any] = [each.grad for each in bunch if each.grad is not None]
+    if order == math.inf:
+        grads = [_with_a_maximum(grad) for grad in grads]
     # What get_total_norm is made of; it does not hand out the norms of each.
     each = torch._foreach_norm(grads, order)  # noqa: SLF001 (pinned by the tests)
-    norms: Tensor = torch.stack([norm.to(each[0].device) for norm in each])
-    return norms.full_tensor() if hasattr(norms, "full_tensor") else norms
+    norms: Any = torch.stack([norm.to(each[0].device) for norm in each])
+    if not hasattr(norms, "full_tensor"):
+        return norms  # type: ignore[no-any-return]
+    if order == math.inf:
+        # The greater of a number and NaN is either, as the backend likes.
+        mine = norms.to_local().nan_to_num(nan=math.inf, posinf=math.inf)
+        norms = type(norms).from_local(mine, norms.device_mesh, norms.placements)
+    return norms.full_tensor()  # type: ignore[no-any-return]
+
+
+def _with_a_maximum(grad: Any) -> Any:  # noqa: ANN401 (a DTensor is more than a Tensor)
+    """Return a gradient, or a zero where this rank holds nothing of it.
+
+    FSDP2 leaves some ranks an empty shard of a short parameter, and torch knows no
+    greatest element of that. The others are not told: the collective stays the same.
+    """
+    sharded = hasattr(grad, "to_local")
+    local = grad.to_local() if sharded else grad
+    if local.numel():
+        return grad
+    zero = local.new_zeros((1,) * local.ndim)
+    if not sharded:
+        return zero
+    return type(grad).from_local(zero, grad.device_mesh, grad.placements)
