@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Under nohup SIGHUP would be ignored here, and in every child that a test starts.
+# Under nohup, or behind a shell's "&", these would be ignored here, and in every child
+# that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "dsup",

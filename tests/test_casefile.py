@@ -3,12 +3,14 @@
 import json
 import os
 import socket
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from dsup import judging
 from dsup.casefile import NOTES_MAX, CaseFile
+from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.edges.group import Rank
 from dsup.edges.loop import Loop
@@ -74,3 +76,18 @@ def test_an_error_file_counts_beside_a_note_of_something_survived(told, fields):
 
     types = [raised.type for raised in judging.timeline(case).raised]
     assert sorted(types) == ["KeyError", "ValueError"]
+
+
+def test_a_rank_that_leaves_a_stop_as_asked_was_not_dying_of_anything(told):
+    """It may already be on its way out when another is seen to have failed."""
+    told.file.add(Rank(1, 4001, -1, -1, -1, os.eventfd(0)))
+    told.file.stopped(cmd.PublishStop("publish_stop", 0, 5, "preempt", -1, "", 9.0))
+    now_s = time.monotonic()
+    told.file.ended(ev.RankExited("rank_exited", now_s, 0.0, 0, 1, 3, (0,)))
+    told.file.before_signal([0])
+    told.file.ended(ev.RankExited("rank_exited", now_s, 0.0, 0, 0, 143, ()))
+
+    known = told.file.case().known
+    assert [(end.rank, end.dying) for end in known.ends] == [(1, False), (0, False)]
+    assert known.standing == ()
+    assert set(known.signalled) == {0}

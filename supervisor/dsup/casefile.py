@@ -79,6 +79,7 @@ class CaseFile:
         self._told: Counter[int] = Counter()
         self.outcomes: dict[int, Outcome] = {}
         self._stopped_s: float | None = None
+        self._heeded: set[int] = set()
         self._ends: list[ev.RankExited] = []
         self._standing: list[tuple[int, int, str, str]] = []
         self._signalled: dict[int, float] = {}
@@ -126,6 +127,7 @@ class CaseFile:
         """Note a rank's end; the others wait for their signal meanwhile."""
         if self._stopped_s is not None and heeds_stop(event.status):
             self._signalled.setdefault(event.rank, self._stopped_s)
+            self._heeded.add(event.rank)
         self._ends.append(event)
 
     def stopped(self, order: cmd.Command) -> None:
@@ -189,7 +191,11 @@ class CaseFile:
             started_s=self._started_s,
             obstacle=self.obstacle,
             ends=tuple(self._own_ends()),
-            standing=tuple(Standing(*found) for found in self._standing),
+            standing=tuple(
+                Standing(*found)
+                for found in self._standing
+                if found[0] not in self._heeded
+            ),
             signalled=dict(self._signalled),
             kin=self._kin.pids() if self._kin else {},
             host_pids=proc.in_initial_namespace(),
@@ -212,7 +218,8 @@ class CaseFile:
     def _own_ends(self) -> Iterator[End]:
         from dsup.attribution.timeline import End
 
-        dying = {rank for event in self._ends for rank in event.dying}
+        # One that was told to leave was on its way out for no fault of its own.
+        dying = {rank for event in self._ends for rank in event.dying} - self._heeded
         for event in self._ends:
             pid, late = self.pids[event.rank], event.rank in dying
             yield End(event.rank, pid, event.status, event.at_s, event.late_s, late)

@@ -124,7 +124,7 @@ def test_a_death_on_the_way_to_the_stop_is_judged(run, parked):
 
     assert run.ended(6) == 143, run.console()
     verdict = json.loads((run.run_dir() / "attempt_0/verdict.json").read_text())
-    assert verdict["first_ranks"] == [1]
+    assert verdict["first_ranks"] == [1], run.console() + json.dumps(verdict)
     assert len(parked.journal(run, "spawn")) == 1
 
 
@@ -175,5 +175,5 @@ def test_a_rank_that_left_as_asked_is_no_suspect(run, parked):
 
     assert run.ended(6) == 143, run.console()
     verdict = json.loads((run.run_dir() / "attempt_0/verdict.json").read_text())
-    assert verdict["first_ranks"] == [1]
+    assert verdict["first_ranks"] == [1], run.console() + json.dumps(verdict)
     assert verdict["ended_by_dsup"] == [0]

@@ -13,7 +13,7 @@ SLACK_S = 2.0
 
 MEET = """
 from datetime import timedelta
-from dsup_runtime.barrier import barrier
+from dsup_runtime.barriers import barrier
 
 def meet(path):
     # The store listens on a port that the kernel chose: fixed ones collide.
@@ -59,7 +59,7 @@ def test_alone_a_barrier_is_passed_at_once(run):
     """Without a process group it is local, and imports no torch."""
     script = """
 import sys
-from dsup_runtime.barrier import barrier
+from dsup_runtime.barriers import barrier
 barrier("start")
 barrier("start", timeout_s=0.001)
 assert "torch" not in sys.modules
@@ -79,7 +79,7 @@ assert "torch" not in sys.modules
 )
 def test_wrong_arguments_are_refused_everywhere(run, call, why):
     """A mistake shows on a single process too, before a large run meets it."""
-    status, _, error = run("from dsup_runtime.barrier import barrier\n" + call)
+    status, _, error = run("from dsup_runtime.barriers import barrier\n" + call)
 
     assert status == 1
     assert "ValueError: cannot " in error
@@ -89,7 +89,7 @@ def test_wrong_arguments_are_refused_everywhere(run, call, why):
 def test_a_barrier_in_a_deferred_block_is_refused(run):
     """It needs all ranks, and the others are not in this rank's block."""
     script = """
-from dsup_runtime.barrier import barrier
+from dsup_runtime.barriers import barrier
 from dsup_runtime.deferred import defer
 with defer("log"):
     barrier("x")
@@ -282,7 +282,7 @@ def test_a_rank_known_to_have_ended_is_not_waited_for(world):
         kind, ranks, took_s, text = answer["told"]
         assert (kind, ranks) == ("BarrierTimeout", [1])
         assert took_s < 5
-        assert "and rank 1 has ended" in text
+        assert "because rank 1 has ended" in text
 
 
 @pytest.mark.slow

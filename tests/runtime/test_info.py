@@ -131,3 +131,19 @@ assert "torch" not in sys.modules
     status, _, error = run(script)
 
     assert (status, error) == (0, "")
+
+
+def test_no_module_takes_the_place_of_a_public_name(run):
+    """Importing whatever else the runtime has leaves every name what it is."""
+    script = """
+import importlib, pkgutil, dsup_runtime
+skipped = "dsup_runtime.bootstrap"
+for found in pkgutil.walk_packages(dsup_runtime.__path__, "dsup_runtime."):
+    if not found.name.startswith(skipped):
+        importlib.import_module(found.name)
+for name in set(dsup_runtime.__all__) - {"errors"}:
+    assert callable(getattr(dsup_runtime, name)), name
+"""
+    status, _, error = run(script)
+
+    assert (status, error) == (0, "")

@@ -86,6 +86,31 @@ def test_the_state_of_a_loader_after_its_last_batch_brings_nothing_back():
     assert len(list(resumed.skip(StatefulStream()))) == 10
 
 
+class StatelessStream(Stream):
+    """As accelerate's loaders: it has the methods, with nothing behind them."""
+
+    use_stateful_dataloader = False
+
+    def state_dict(self):
+        """Fail, as theirs does."""
+        raise AttributeError
+
+    load_state_dict = None
+
+
+def test_a_loader_that_only_looks_stateful_is_drawn_from_again():
+    """What was consumed is dropped, as with any loader that has no state."""
+    progress = Progress()
+    batches = progress.skip(StatelessStream())
+    for _ in range(4):
+        next(batches)
+        progress.advance(samples=1)
+    resumed = Progress()
+    resumed.load_state_dict(progress.state_dict())
+
+    assert list(resumed.skip(StatelessStream())) == [4, 5, 6, 7, 8, 9]
+
+
 class Squares:
     """A data set that remembers what was asked of it."""
 

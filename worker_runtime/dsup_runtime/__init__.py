@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # importing typing would be the larger half of this impor
 if TYPE_CHECKING:
     from dsup_runtime import errors
     from dsup_runtime.agreement import agree
-    from dsup_runtime.barrier import barrier
+    from dsup_runtime.barriers import barrier
     from dsup_runtime.checkpoints.directory import CheckpointDir
     from dsup_runtime.deferred import (
         defer,
@@ -58,7 +58,7 @@ _HOMES = {
     "Snapshot": "numerics.snapshot",
     "StepGuard": "numerics.step_guard",
     "agree": "agreement",
-    "barrier": "barrier",
+    "barrier": "barriers",
     "beat": "heartbeat",
     "defer": "deferred",
     "fault_point": "faults",

@@ -63,6 +63,12 @@ SLOT_WANTED = 10
 FLAG_STOPS_ITSELF = 1
 """In ``SLOT_FLAGS``: this rank's loop asks at every step whether to stop."""
 
+FLAG_FAILED = 2
+"""In ``SLOT_FLAGS``: this rank ends of an error of its own."""
+
+FLAG_LOST = 4
+"""In ``SLOT_FLAGS``: this rank ends because it has lost another."""
+
 STOP_KINDS = ("none", "user", "limit", "preempt", "peer", "error")
 """``HEADER_STOP_KIND`` and ``SLOT_WANTED`` are indices into this; the greatest wins.
 

@@ -14,7 +14,6 @@ Everything here is local, communicates with nobody, and may be called from any t
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from contextlib import suppress
@@ -24,11 +23,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from dsup_runtime import (
     collective_watch,
-    contract,
     deferrable,
     heartbeat,
     plain_traceback,
 )
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +41,6 @@ _Blocks: TypeAlias = tuple[tuple[str, collective_watch.Watch | None], ...]
 KEPT_MAX: Final = 32
 """So many errors are kept, the earliest; those after them are only logged."""
 
-_log: Final = logging.getLogger("dsup_runtime")
-
 
 class Deferred(NamedTuple):
     """One error that waits.
@@ -51,7 +48,7 @@ class Deferred(NamedTuple):
     Attributes:
         error: the exception object itself; its traceback prints, and holds no frame.
         where: what the rank was doing.
-        step: step of the last ``beat``; None before it, and where there is no page.
+        step: step of the last ``beat``; None before one.
         at_ns: when it was kept; CLOCK_MONOTONIC, nanoseconds.
     """
 
@@ -124,7 +121,7 @@ class _Block:
         if error is None or deferrable.is_of_collective(error):
             return False
         if deferrable.is_thrown_in(trace):
-            _log.error(
+            log.error(
                 "cannot defer an error in %s, because the code outside of a generator"
                 " threw it in (take the yield out of the block)",
                 self._where,
@@ -187,7 +184,7 @@ def keep(error: Exception, *, where: str) -> None:
         plain_traceback.strip(error)  # first of all: handlers keep what they are given
     order = "first" if _store.add(_deferred(error, where)) else "later"
     with suppress(Exception):  # a handler of the user's: the loop goes on
-        _log.error("deferred an error in %s (the %s one)", where, order, exc_info=error)
+        log.error("deferred an error in %s (the %s one)", where, order, exc_info=error)
 
 
 def has_deferred_error() -> bool:
@@ -252,7 +249,4 @@ def _leave() -> CollectiveInDefer | None:
 
 
 def _deferred(error: Exception, where: str) -> Deferred:
-    page = heartbeat.own_page()
-    step = contract.NO_STEP if page is None else page.slot[contract.SLOT_STEP]
-    known = None if step == contract.NO_STEP else step
-    return Deferred(error, where, known, monotonic_ns())
+    return Deferred(error, where, heartbeat.last_step(), monotonic_ns())

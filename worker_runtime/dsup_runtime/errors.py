@@ -3,7 +3,7 @@
     RuntimeFault             all of them
     ├── PeerError            another rank failed, or did not take part in time
     ├── BarrierTimeout       a barrier's time was over; names the ranks that miss it
-    ├── CollectiveInDefer    a deferred block talked to other ranks (debug mode)
+    ├── CollectiveInDefer    a deferred block talked to other ranks
     ├── NumericsError        the numbers stay bad, rollbacks or not
     ├── DropBudgetExceeded   more batches were dropped than a run may lose
     ├── NoValidCheckpoint    there is nothing to resume from, and there had to be
@@ -61,13 +61,16 @@ class BarrierTimeout(RuntimeFault):
         super().__init__(self._message())
 
     def _message(self) -> str:
-        absent = ", ".join(map(str, self.missing)) or "unknown"
-        ended = ", ".join(map(str, self.deaths))
-        because = f"rank {absent} did not come within {self.waited_s:.1f} s"
-        if ended:
-            because += f", and rank {ended} has ended"
-        advice = "look at the output of that rank, or raise timeout_s"
-        return f"cannot pass barrier {self.name!r}, because {because} ({advice})"
+        late = sorted(set(self.missing) - set(self.deaths))
+        because, advice = [], "look at the output of that rank"
+        if self.deaths:
+            because.append(f"rank {', '.join(map(str, self.deaths))} has ended")
+        if late or not self.deaths:
+            absent = ", ".join(map(str, late)) or "unknown"
+            because.append(f"rank {absent} did not come within {self.waited_s:.1f} s")
+            advice += ", or give it more time"
+        why = " and ".join(because)
+        return f"cannot pass barrier {self.name!r}, because {why} ({advice})"
 
 
 class CollectiveInDefer(RuntimeFault):

@@ -15,6 +15,7 @@ from time import monotonic_ns
 
 from dsup_runtime import contract
 from dsup_runtime.contract import (
+    SLOT_FLAGS,
     SLOT_HEARTBEAT_NS,
     SLOT_PHASE,
     SLOT_PHASE_LIMIT_NS,
@@ -26,13 +27,16 @@ from dsup_runtime.page import Page, claim
 _INIT = contract.PHASES.index("init")
 _TRAIN = contract.PHASES.index("train")
 _NO_LIMIT = 0
+_LOOK_AGAIN_S = 0.01
 _LIMIT_MAX_S = 1e9  # about 30 years; its nanoseconds still fit into a word
 
 
 class _Writer:
     """This process's slot and what was last told in it."""
 
-    __slots__ = ("current", "due_ns", "looked", "outer", "page", "slot", "untrained")
+    __slots__ = (
+        "current", "due_ns", "looked", "outer", "page", "slot", "step", "untrained",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.page: Page | None = None
@@ -42,6 +46,7 @@ class _Writer:
         self.untrained = True
         self.current = (_INIT, _NO_LIMIT)
         self.outer: list[tuple[int, int]] = []
+        self.step: int | None = None
 
     def look(self) -> memoryview[int] | None:
         """Return the slot, or None if unsupervised; the answer never changes again."""
@@ -96,11 +101,12 @@ def beat(step: int) -> None:
     """Tell dsup that training has reached a step; call it once a step.
 
     The first call outside of any ``phase`` starts phase train. Costs less than 1 us;
-    does nothing if this process is not supervised.
+    if this process is not supervised, the step is only remembered.
 
     Args:
         step: the number of the step, from 0.
     """
+    _writer.step = step
     slot = _writer.slot
     if slot is None and (_writer.looked or (slot := _writer.look()) is None):
         return
@@ -171,8 +177,39 @@ def own_page() -> Page | None:
     return _writer.page
 
 
+def tell_failure(*, own: bool) -> None:
+    """Let the other ranks of the node know that this one fails.
+
+    Args:
+        own: of an error of its own; else because it has lost another rank.
+    """
+    page = own_page()
+    if page is not None:
+        page.slot[SLOT_FLAGS] |= contract.FLAG_FAILED if own else contract.FLAG_LOST
+        page.exchange()
+
+
+def fallen(within_s: float) -> int | None:
+    """Return the one rank that failed or ended first; None if that cannot be told.
+
+    Args:
+        within_s: how long to wait for it to be known, seconds.
+    """
+    page = own_page()
+    if page is None:
+        return None
+    if str(page.words[contract.HEADER_SLOTS]) != contract.variable("WORLD_SIZE"):
+        return None  # it may be on another node
+    from threading import Event
+
+    pause, end_ns = Event(), monotonic_ns() + int(within_s * 1e9)
+    while not page.fallen() and monotonic_ns() < end_ns:
+        pause.wait(_LOOK_AGAIN_S)
+        page.exchange()
+    found = page.fallen()
+    return found[0] if len(found) == 1 else None
+
+
 def last_step() -> int | None:
-    """Return the step of the last heartbeat; None before one, or if unsupervised."""
-    slot = _writer.slot
-    step = contract.NO_STEP if slot is None else slot[SLOT_STEP]
-    return None if step == contract.NO_STEP else step
+    """Return the step of the last heartbeat; None before one."""
+    return _writer.step

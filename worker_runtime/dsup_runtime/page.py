@@ -16,7 +16,7 @@ import stat
 import struct
 
 from dsup_runtime import contract
-from dsup_runtime.contract import SLOT_PID
+from dsup_runtime.contract import FLAG_FAILED, FLAG_LOST, SLOT_PID
 
 TYPE_CHECKING = False  # typing would be a large part of this import
 if TYPE_CHECKING:
@@ -78,6 +78,13 @@ class Page:
         first = contract.slot_offset(0) + contract.SLOT_DEAD
         marks = self.words[first :: contract.SLOT_WORDS].tolist()
         return [slot for slot, mark in enumerate(marks) if mark]
+
+    def fallen(self) -> list[int]:
+        """Return the local ranks that say they failed, else those that just ended."""
+        first = contract.slot_offset(0) + contract.SLOT_FLAGS
+        flags = self.words[first :: contract.SLOT_WORDS].tolist()
+        failed = [slot for slot, flag in enumerate(flags) if flag & FLAG_FAILED]
+        return failed or [slot for slot in self.dead() if not flags[slot] & FLAG_LOST]
 
     def exchange(self) -> bool:
         """Have the agent see the slot, and see what the agent has told; never wait.

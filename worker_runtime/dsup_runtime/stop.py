@@ -256,9 +256,9 @@ def _is_helper() -> bool:
 
 
 def _warn_of_threads() -> None:
-    from logging import getLogger
+    from dsup_runtime.rank_log import log
 
-    getLogger("dsup_runtime").warning(
+    log.warning(
         "cannot stop at the same step on all ranks, because should_stop is called from"
         " several threads (call it from the training loop alone)"
     )

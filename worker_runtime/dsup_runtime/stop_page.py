@@ -112,9 +112,9 @@ class StopPage:
         if self._gave_up:
             return
         self._gave_up = True
-        from logging import getLogger
+        from dsup_runtime.rank_log import log
 
-        getLogger("dsup_runtime").warning(
+        log.warning(
             "cannot stop as dsup announced, because it has not said within %.1f s at"
             " which step (training goes on; see whether the agent still runs)",
             self._grace_s,

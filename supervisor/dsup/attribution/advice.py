@@ -82,6 +82,18 @@ ADVICE: Final[dict[str, Advice]] = {
 """Causes without an entry leave nothing to do, or nothing that dsup knows of."""
 
 
-def advice_for(cause: str) -> Advice | None:
-    """Return what to do about a cause; None where nothing better than logs is known."""
+_UNRAISED: Final = Advice(
+    "find_exit", "find where the script ends with that code: no exception was seen"
+)
+
+
+def advice_for(cause: str, rule: str) -> Advice | None:
+    """Return what to do about a cause; None where nothing better than logs is known.
+
+    Args:
+        cause: a key of ``exits.CAUSES``.
+        rule: the rule that named it: without words there is no traceback to be read.
+    """
+    if cause == "python_exception" and rule == "ended_without_words":
+        return _UNRAISED
     return ADVICE.get(cause)

@@ -49,7 +49,7 @@ def _completed(timeline: Timeline, verdict: Verdict) -> Verdict:
         ),
         victims=_victims(timeline, verdict),
         ended_by_dsup=tuple(sorted(set(timeline.signalled) - own)),
-        advice=advice_for(verdict.cause),
+        advice=advice_for(verdict.cause, verdict.rule),
         signature=one_line(f"{verdict.cause} {verdict.signature}", SIGNATURE_MAX_CHARS),
     )
 

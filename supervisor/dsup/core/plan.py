@@ -121,7 +121,7 @@ PLANS: Final = (
     Row(
         lambda f, p: _is_user(f) and not p.restart_on_user and not f.progressed,
         restart=False,
-        reason="the script itself failed and made no progress since the last start "
+        reason="the script itself failed and reported no progress since the start "
         "(--restart-on user insists)",
     ),
     Row(

@@ -13,9 +13,10 @@ from dsup_runtime import side_group
 from dsup_runtime.checkpoints import set_aside
 from dsup_runtime.checkpoints.listing import Checkpoint, is_published, newest_first
 from dsup_runtime.checkpoints.manifest import Objection, examine
-from dsup_runtime.checkpoints.phases import log, of_all, told_by_main
+from dsup_runtime.checkpoints.phases import of_all, told_by_main
 from dsup_runtime.checkpoints.shares import owner, wait_until_there
 from dsup_runtime.errors import CheckpointError
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

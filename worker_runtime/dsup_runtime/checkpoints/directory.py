@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from dsup_runtime import checkpoints, deferred, heartbeat
 from dsup_runtime.checkpoints.choice import Search, compare_restored
 from dsup_runtime.checkpoints.files import CHECKSUMS, Storage
-from dsup_runtime.checkpoints.phases import log, meet, of_all
+from dsup_runtime.checkpoints.phases import meet, of_all
 from dsup_runtime.checkpoints.saving import THERE, Place, Written, opened, published
 from dsup_runtime.errors import CheckpointError, NoValidCheckpoint
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

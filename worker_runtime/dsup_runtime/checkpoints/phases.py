@@ -6,11 +6,11 @@ of them take the same path, and none waits for one that has left it.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from dsup_runtime import deferred, side_group, worker_info
 from dsup_runtime.errors import CheckpointError, PeerError
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,6 @@ One that died is noticed at once.
 
 MEETING_S: Final = 300.0
 """How long ranks that come to a call may be apart, seconds, if nobody said it."""
-
-log: Final = logging.getLogger("dsup_runtime")
 
 
 def together(where: str, work: Callable[[], Any]) -> list[Any] | None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dsup_runtime import checkpoints, side_group, worker_info
 from dsup_runtime.checkpoints.files import Storage, explained
 from dsup_runtime.checkpoints.manifest import Contents, Objection, read_manifest
-from dsup_runtime.checkpoints.phases import log, together
+from dsup_runtime.checkpoints.phases import together
 from dsup_runtime.checkpoints.retention import empty_trash, retire
 from dsup_runtime.checkpoints.shares import read_shares, wait_until_there, write_share
 from dsup_runtime.errors import CheckpointError
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

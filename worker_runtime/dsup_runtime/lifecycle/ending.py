@@ -7,7 +7,6 @@ and does not come to its end: half a checkpoint is none, and the kill would be s
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -20,6 +19,7 @@ from dsup_runtime.bounded import BoundedCall
 from dsup_runtime.lifecycle import groups, outcome, records
 from dsup_runtime.lifecycle.grace import Grace
 from dsup_runtime.lifecycle.reporting import FINISH_MAX_S, Reporting
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from dsup_runtime.lifecycle.outcome import Outcome
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _WRITE_MAX_S: Final = 5.0
 _FLUSH_MAX_S: Final = 1.0
-
-_log = logging.getLogger("dsup_runtime")
 
 
 class Ending:
@@ -43,7 +41,7 @@ class Ending:
     def __init__(self, info: Info, reporter: Reporter | None) -> None:
         self._info = info
         self._reporting = Reporting(reporter if info.is_main else None)
-        self._grace = Grace(self._expire)
+        self._grace = Grace(self.expire)
         self._once = threading.Lock()
 
     def start(self) -> None:
@@ -70,10 +68,12 @@ class Ending:
         try:
             if isinstance(error, Exception):
                 raised_note.tell(error)
+            if result.status == "FAILED":
+                heartbeat.tell_failure(own=result.rank == self._info.rank)
             records.tell(result)
             trouble = groups.cut_off(self.left_s(groups.DESTROY_MAX_S))
             if trouble is not None:
-                _log.warning("%s", outcome.describe(trouble))
+                log.warning("%s", outcome.describe(trouble))
             self._put_down(result, error)
         finally:
             self._grace.end()
@@ -85,20 +85,18 @@ class Ending:
             name="dsup-outcome",
         )
         if not call.ended_within(self.left_s(_WRITE_MAX_S)):
-            _log.error("cannot wait longer for the outcome to be written")
+            log.error("cannot wait longer for the outcome to be written")
         elif call.error is not None:
-            _log.error("cannot write the outcome", exc_info=call.error)
+            log.error("cannot write the outcome", exc_info=call.error)
         asked = stop.agreed()
         events = {} if asked is None else {"stop": asked._asdict()}
         self._reporting.finish(result, events, self.left_s(FINISH_MAX_S))
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         """End a process that does not stop before it would be killed."""
         if not self._once.acquire(blocking=False):
             return  # it ends already: it has what is left of the time
-        _log.error(
-            "cannot stop in time, because the main thread is here:\n%s", _where()
-        )
+        log.error("cannot stop in time, because the main thread is here:\n%s", _where())
         first = deferred.first()
         if first is None:
             result = outcome.stopped("not stopped in time", step=heartbeat.last_step())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Final, Literal, NamedTuple
 
+from dsup_runtime import heartbeat
 from dsup_runtime.errors import BarrierTimeout, PeerError
 
 EXIT_FAILED: Final = 1
@@ -20,6 +21,8 @@ STRENGTH: Final = ("FINISHED", "KILLED", "FAILED")
 """What is terminal is never replaced by what stands before it here."""
 
 _TEXT_MAX_CHARS: Final = 2000
+_FALLEN_S: Final = 0.2
+_LOST: Final = "lost another rank"
 _GLOO: Final = "/gloo/transport/"  # all that gloo raises are such RuntimeErrors
 
 
@@ -71,15 +74,17 @@ def of_error(error: BaseException, *, rank: int, step: int | None) -> Outcome:
         )
     code = exit_code(error)
     words = describe(error)
+    lost = _of_connection(error)
+    blamed = heartbeat.fallen(_FALLEN_S) if lost else _blamed(error, rank)
     if isinstance(error, SystemExit) and code in {EXIT_INTERRUPTED, EXIT_STOPPED}:
         resumable = code == EXIT_STOPPED
         return Outcome("KILLED", code, resumable, words, rank=rank, step=step)
     return Outcome(
         "FAILED",
         code or EXIT_FAILED,
-        reason=type(error).__name__,
+        reason=_LOST if lost else type(error).__name__,
         error=words,
-        rank=_blamed(error, rank),
+        rank=blamed,
         step=step,
     )
 
@@ -107,12 +112,12 @@ def text_of(error: BaseException) -> str:
 
 
 def _blamed(error: BaseException, rank: int) -> int | None:
-    """Return the rank that an error is about; None if it is another, unknown one."""
+    """Return the rank that an error is about; None if nobody knows which."""
     if isinstance(error, PeerError):
         return error.ranks[0] if error.ranks else None
     if isinstance(error, BarrierTimeout):
         return error.missing[0] if error.missing else None
-    return None if _of_connection(error) else rank
+    return rank
 
 
 def _of_connection(error: BaseException) -> bool:

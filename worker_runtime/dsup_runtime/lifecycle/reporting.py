@@ -6,12 +6,12 @@ waited for within a limit, and the error of a run that fails is the run's.
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
 from dsup_runtime import deferred
 from dsup_runtime.bounded import BoundedCall
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 START_MAX_S: Final = 60.0
 FINISH_MAX_S: Final = 30.0
-
-_log = logging.getLogger("dsup_runtime")
 
 
 class Reporter(Protocol):
@@ -73,7 +71,7 @@ class Reporting:
         if getattr(reporter, "required", True):
             deferred.keep(error, where="reporter.start")
         else:
-            _log.warning("cannot report this run: %s", error, exc_info=error)
+            log.warning("cannot report this run: %s", error, exc_info=error)
 
     def finish(
         self,
@@ -103,11 +101,9 @@ class Reporting:
 
         call = BoundedCall(tell, name="dsup-report")
         if not call.ended_within(min(limit_s, FINISH_MAX_S)):
-            _log.error(
-                "cannot wait longer for the reporter to finish (the run goes on)"
-            )
+            log.error("cannot wait longer for the reporter to finish (the run goes on)")
         elif call.error is not None:
-            _log.error("cannot finish the report", exc_info=call.error)
+            log.error("cannot finish the report", exc_info=call.error)
 
     def _trouble(self, limit_s: float) -> Exception | None:
         """Return why there is no started reporter; None if there is one."""

@@ -15,18 +15,18 @@ Not covered: threads of the script's own that keep the process alive after the r
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
 from dsup_runtime import deferred, heartbeat, stop, worker_info
-from dsup_runtime.barrier import barrier
+from dsup_runtime.barriers import barrier
 from dsup_runtime.errors import PeerError
 from dsup_runtime.lifecycle import groups, last_words, outcome
 from dsup_runtime.lifecycle.ending import Ending
 from dsup_runtime.lifecycle.signals import Handlers
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,8 +41,6 @@ _EARLY_EXIT_S: Final = 5.0
 _LEAVE_MIN_S: Final = 0.5
 _RESUMED: Final = ("preempt", "limit")
 _FAILED: Final = ("error", "peer")
-
-_log = logging.getLogger("dsup_runtime")
 
 
 def run(*, reporter: Reporter | None = None, leave_timeout_s: float = 60.0) -> Run:
@@ -75,7 +73,7 @@ class Run:
         self._pid = 0
         self._leave_timeout_s = leave_timeout_s
         self._ending = Ending(self._info, reporter)
-        self._handlers = Handlers(self._ending.begin_grace)
+        self._handlers = Handlers(self._ending.begin_grace, self._ending.expire)
         self._phase = ExitStack()
         self._left = False
         self.begun = False
@@ -161,7 +159,7 @@ class Run:
         error = last_words.to_raise(reports, self._info.rank)
         if error is None:
             if trouble is not None:
-                _log.warning("%s", trouble)
+                log.warning("%s", trouble)
             return self._end_of(asked, alone)
         for other in (alone, trouble):
             if other is not None:

@@ -22,6 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dsup_runtime import contract, stop
+from dsup_runtime.lifecycle.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -43,12 +44,27 @@ class Handlers:
 
     Args:
         on_stop: called at the first signal, within its handler.
+        on_stuck: called in a thread of its own where the handler cannot run, because
+            the main thread waits in C code, and the loop has not begun yet: there is
+            nothing to be saved.
     """
 
-    __slots__ = ("_first_s", "_mask", "_on_stop", "_pid", "_previous")
+    __slots__ = (
+        "_alarm",
+        "_first_s",
+        "_mask",
+        "_on_stop",
+        "_on_stuck",
+        "_pid",
+        "_previous",
+    )
 
-    def __init__(self, on_stop: Callable[[], None]) -> None:
+    def __init__(
+        self, on_stop: Callable[[], None], on_stuck: Callable[[], None]
+    ) -> None:
         self._on_stop = on_stop
+        self._on_stuck = on_stuck
+        self._alarm = Alarm((), self._unanswered)
         self._first_s: float | None = None
         self._previous: dict[signal.Signals, Previous] = {}
         self._pid = os.getpid()
@@ -66,10 +82,13 @@ class Handlers:
         _forks.watch(self)
         for signum in self._previous:
             signal.signal(signum, self._handle)
+        self._alarm = Alarm(self._previous, self._unanswered)
+        self._alarm.set()
 
     def restore(self) -> None:
         """Give each signal back the handling it had, unless it has got another."""
         _forks.watch(None)
+        self._alarm.lift()
         for signum, previous in self._previous.items():
             if signal.getsignal(signum) == self._handle:
                 signal.signal(signum, previous)
@@ -84,6 +103,7 @@ class Handlers:
 
     def leave_to_child(self) -> None:
         """Undo the handling in the process that was forked just now."""
+        self._alarm.leave_to_child()
         self.restore()
         if _starts_loader_worker():
             outlive(self._previous)
@@ -95,6 +115,7 @@ class Handlers:
         if os.getpid() != self._pid:
             _as_before(signum, frame, previous)
             return
+        self._alarm.answered()
         now_s = monotonic()
         if self._first_s is None:
             self._first_s = now_s
@@ -104,6 +125,14 @@ class Handlers:
                 previous(signum, frame)
         elif now_s - self._first_s >= _SAME_S:
             _as_before(signum, frame, previous)
+
+    def _unanswered(self, signum: int) -> None:
+        """Answer for the handler: end at once, or let the grace begin."""
+        if stop.checks() == 0:
+            self._on_stuck()
+            return
+        stop.request_stop(signal.Signals(signum).name, kind="preempt")
+        self._on_stop()
 
 
 class _Forks:

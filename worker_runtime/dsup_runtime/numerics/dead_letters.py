@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import logging
 import math
 import os
 import stat
 from typing import TYPE_CHECKING, Any, Final
 
 from dsup_runtime.disk import strerror
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,6 @@ _FLAGS: Final = (
     | os.O_NONBLOCK
     | os.O_CLOEXEC
 )
-_log = logging.getLogger("dsup_runtime")
 
 
 class DeadLetters:
@@ -81,7 +80,7 @@ class DeadLetters:
         except OSError as error:
             if error.errno not in self._warned:
                 self._warned.add(error.errno)
-                _log.warning(
+                log.warning(
                     "cannot write a dead letter to %s, because %s (training goes on;"
                     " the next ones may be lost too)",
                     path,

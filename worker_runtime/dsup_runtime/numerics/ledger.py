@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dsup_runtime import deferred, side_group, worker_info
 from dsup_runtime.errors import DropBudgetExceeded
 from dsup_runtime.numerics.drop_budget import DropBudget
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from dsup_runtime.numerics.dead_letters import DeadLetters
@@ -21,7 +22,6 @@ _WORDS = {
     "gradient": "a gradient is not finite",
     "overflow": "the norm of its gradients is not finite, though each of them is",
 }
-_log = logging.getLogger("dsup_runtime")
 
 
 class Ledger:
@@ -80,16 +80,16 @@ class Ledger:
         if verdict.reason != "rollback":  # the failures were counted, then it came
             self.failures += 1
             self.last = _WORDS[verdict.reason or ""].format(**verdict._asdict())
-            self._log(step, norm, loss)
+            self._tell(step, norm, loss)
         if self._letters is not None:
             letter = {"step": step, **verdict._asdict(), "norm": norm, "loss": loss}
             self._letters.write(_rank(), {"batch_id": batch_id, **letter, **_origin()})
         self._spend(dropped=True)
 
-    def _log(self, step: int, norm: float, loss: float) -> None:
+    def _tell(self, step: int, norm: float, loss: float) -> None:
         # One line a step is enough: from rank 0, and from those who brought it about.
         told = _rank() == 0 or not math.isfinite(loss)
-        _log.log(
+        log.log(
             logging.WARNING if told else logging.INFO,
             "step %d is skipped on all ranks, because %s (norm %g, loss of this rank"
             " %g, %d in a row)",
@@ -106,7 +106,7 @@ class Ledger:
         if overdrawn is None:
             return
         if overdrawn.limit == "warn":
-            _log.warning("%s (look at the data)", overdrawn)
+            log.warning("%s (look at the data)", overdrawn)
             return
         error = DropBudgetExceeded(
             f"cannot go on dropping data, because {overdrawn} (look at the data: the"

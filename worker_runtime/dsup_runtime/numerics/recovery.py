@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from dsup_runtime.errors import NumericsError
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     from torch import nn
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dsup_runtime.numerics.snapshot import Snapshot
 
 _NAMES_MAX: Final = 200
-_log = logging.getLogger("dsup_runtime")
 
 
 class Recovery:
@@ -80,20 +79,21 @@ class Recovery:
             restored = self._snapshot.restore_tensors(spoiled.values())
         names = ", ".join(spoiled)[:_NAMES_MAX]
         if restored < len(spoiled):
-            _log.warning(
+            log.warning(
                 "cannot undo what step %d left in the buffers %s, because there is no"
                 " snapshot of them (give StepGuard one with the model in it)",
                 step,
                 names,
             )
         else:
-            _log.warning("step %d: the buffers %s are as they were kept", step, names)
+            log.warning("step %d: the buffers %s are as they were kept", step, names)
 
-    def roll_back(self, step: int, ledger: Ledger) -> None:
+    def roll_back(self, count: int, step: int, ledger: Ledger) -> None:
         """Put the state back to a snapshot.
 
         Args:
-            step: the step at which patience was over.
+            count: how many steps were tried, by which rollbacks are limited.
+            step: the step at which patience was over, for people.
             ledger: tells of the steps that failed; begins anew.
 
         Raises:
@@ -105,7 +105,7 @@ class Recovery:
                 f"cannot go on, because {why}, and there is no snapshot to go back to"
                 " (give StepGuard one, or look at the data and the learning rate)"
             )
-        first = step - self._window
+        first = count - self._window
         self._rollbacks = [each for each in self._rollbacks if each > first]
         if len(self._rollbacks) >= self._max_rollbacks:
             raise NumericsError(
@@ -113,9 +113,9 @@ class Recovery:
                 f" {self._window} steps did not help (look at the data and the learning"
                 " rate)"
             )
-        self._rollbacks.append(step)
+        self._rollbacks.append(count)
         to = self._snapshot.restore()
         ledger.begin_anew()
-        _log.warning(
+        log.warning(
             "step %d: rolled back to the state after step %d, because %s", step, to, why
         )

@@ -29,16 +29,17 @@ several optimizers on one GradScaler.
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from dsup_runtime import heartbeat
 from dsup_runtime.numerics.dead_letters import DeadLetters
 from dsup_runtime.numerics.drop_budget import DropLimits
 from dsup_runtime.numerics.gradients import Gradients, total_of
 from dsup_runtime.numerics.ledger import Ledger
 from dsup_runtime.numerics.recovery import Recovery
 from dsup_runtime.numerics.result import APPLIED, Reading, StepResult, Verdict, agree
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     import os
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from dsup_runtime.numerics.snapshot import Snapshot
 
 _CLIP_EPSILON: Final = 1e-6  # clip_grads_with_norm_ adds it to the norm
-_log = logging.getLogger("dsup_runtime")
 
 
 class StepGuard:
@@ -120,7 +120,7 @@ class StepGuard:
         self._loss = _zero_beside(optimizer)
         self._late: _Open | None = None
         self._proven: set[int] = set()
-        self._step = 0
+        self._count = self._step = 0
         self._idle = False
 
     def arm(self, loss: Tensor) -> Tensor:
@@ -154,7 +154,9 @@ class StepGuard:
                 that was done too often; on all ranks.
             PeerError: if another rank does not skip the step that this one skips.
         """
-        self._step += 1
+        self._count += 1
+        told = heartbeat.last_step()
+        self._step = self._count if told is None else told
         self._settle()
         gradients = Gradients(self._optimizer)
         if self._ledger.failures >= self._patience:  # a fused step: known only now
@@ -164,7 +166,7 @@ class StepGuard:
         else:
             result = self._nothing_to_apply()
         if self._ledger.failures >= self._patience:
-            self._recovery.roll_back(self._step, self._ledger)
+            self._recovery.roll_back(self._count, self._step, self._ledger)
             result.rolled_back = True
         self._optimizer.zero_grad(set_to_none=True)
         self._loss.zero_()
@@ -237,7 +239,7 @@ class StepGuard:
             late.result.verdict = APPLIED
             self._ledger.applied()
             if not math.isfinite(loss):
-                _log.warning(
+                log.warning(
                     "step %d was applied, though the loss of this rank was %g: its"
                     " gradients were finite (is what arm() returned what backward()"
                     " was called on?)",
@@ -256,7 +258,7 @@ class StepGuard:
     def _nothing_to_apply(self) -> StepResult:
         if not self._idle:
             self._idle = True
-            _log.warning(
+            log.warning(
                 "step %d is skipped, because no parameter has a gradient (call step()"
                 " after backward(), and let it drop the gradients)",
                 self._step,
