@@ -133,8 +133,8 @@ PLANS: Final = (
     Row(
         lambda f, _: not f.resumable,
         restart=False,
-        reason="no checkpoint location is known, and dsup does not start over by "
-        "itself (--checkpoint-dir and --checkpoint-glob name one, --max-restarts N "
+        reason="no checkpoint location is known and no rank reported a step: dsup does "
+        "not start over by itself (--checkpoint-dir and --checkpoint-glob name one, --max-restarts N "
         "insists)",
     ),
     Row(

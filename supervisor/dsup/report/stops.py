@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsup.core import events as ev
-from dsup.core.exits import signal_name, stop_code
+from dsup.core.exits import SIGINT, signal_name, stop_code
 from dsup.core.state import NOBODY, Stage, State
 from dsup.report.sentences import ranks
 
@@ -90,4 +90,6 @@ def _stopping(state: State) -> str:
 
 
 def _kill(state: State) -> str:
-    return f"SIGKILL after {state.spec.grace_s:g} s"
+    by_hand = state.stop is not None and state.stop.signum == SIGINT
+    again = " or at the next Ctrl-C" if by_hand else ""
+    return f"SIGKILL after {state.spec.grace_s:g} s{again}"
