@@ -43,6 +43,7 @@ assert "torch" not in sys.modules
         pytest.param(
             "agree(True, timeout_s=float('inf'))", "cannot wait inf s", id="endless"
         ),
+        pytest.param("agree(True, timeout_s=1e10)", "at most 1000000000 s", id="1e10"),
     ],
 )
 def test_wrong_arguments_are_refused_everywhere(run, call, why):

@@ -72,6 +72,9 @@ assert "torch" not in sys.modules
     [
         pytest.param("barrier('')", "cannot name a barrier ''", id="no name"),
         pytest.param("barrier('x' * 201)", "cannot name a barrier", id="long name"),
+        pytest.param(
+            r"barrier('\udcff')", r"barrier '\udcff', because", id="surrogate"
+        ),
         pytest.param("barrier('x', timeout_s=0)", "cannot wait 0 s", id="no time"),
         pytest.param("barrier('x', timeout_s=float('nan'))", "nan s", id="nan"),
         pytest.param("barrier('x', timeout_s=float('inf'))", "inf s", id="endless"),
@@ -314,3 +317,68 @@ told = come("step", timeout_s=10)
     answers = world.hear()
 
     assert [answers[rank]["told"] for rank in (0, 2)] == [["passed"]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(120)
+def test_a_barrier_that_one_rank_may_not_enter_counts_as_its_own(world):
+    """The next one is passed by all: no rank is a barrier behind the others."""
+    code = (
+        MEET
+        + """
+from contextlib import ExitStack
+from dsup_runtime.deferred import defer
+with ExitStack() as stack:
+    if rank == 0:
+        stack.enter_context(defer("log"))
+    try:
+        barrier("step", timeout_s=1)
+    except Exception as error:
+        first = type(error).__name__
+told = [first, come("next", timeout_s=10)]
+"""
+    )
+    answers = world.run(code, size=2, limit_s=30)
+
+    assert [answer.get("told") for answer in answers] == [
+        ["CollectiveInDefer", ["passed"]],
+        ["BarrierTimeout", ["passed"]],
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("late", [0, 1], ids=["host", "other"])
+def test_a_rank_that_gives_up_is_not_waited_for(world, late):
+    """Without dsup too: who waits at a barrier learns at once that it is in vain."""
+    code = (
+        MEET
+        + """
+from dsup_runtime.barriers import give_up
+barrier("start")
+if rank == args:
+    give_up()
+else:
+    told = come("step", timeout_s=30)
+"""
+    )
+    answers = world.run(code, size=3, limit_s=20, args=late)
+
+    for rank in {0, 1, 2} - {late}:
+        kind, ranks, took_s, text = answers[rank]["told"]
+        assert (kind, ranks) == ("BarrierTimeout", [late])
+        assert took_s < 5
+        assert f"because rank {late} has ended" in text
+
+
+def test_alone_nobody_is_told_of_giving_up(run):
+    """Without a process group there is nobody, and torch is not imported."""
+    script = """
+import sys
+from dsup_runtime.barriers import give_up
+give_up()
+assert "torch" not in sys.modules
+"""
+    assert run(script) == (0, "", "")

@@ -69,6 +69,14 @@ def quiet():
     deferred.clear()
 
 
+def make_deep(folder, depth):
+    """Make a directory in a directory, so many times, and a file in the last."""
+    for _ in range(depth):
+        folder += "/d"
+        os.mkdir(folder)
+    Path(folder, "state.pt").touch()
+
+
 def make_file(root):
     root.write_text("precious")
 
@@ -197,7 +205,8 @@ def test_a_step_behind_its_own_last_one_is_refused_without_ending_the_run(root, 
 
     with caplog.at_level(logging.WARNING):
         assert not checkpoints.save(19, lambda _: 1 / 0)
-    assert "because step 20 was saved before it" in caplog.text
+    assert "because step 20 was saved or loaded before it" in caplog.text
+    assert "go on to step 21, or save it to another root" in caplog.text
     assert checkpoints.save(20, lambda _: 1 / 0)
     assert not deferred.has_deferred_error()
 
@@ -239,10 +248,10 @@ def test_what_is_no_step_is_refused(root, step):
     ],
 )
 def test_a_meta_that_json_cannot_hold_costs_the_save(root, meta):
-    """The error waits, and the checkpoint before is unharmed."""
+    """The error waits, nothing is written, and the checkpoint before is unharmed."""
     before = put(root, 1)
 
-    assert not CheckpointDir(root).save(2, write, meta=meta)
+    assert not CheckpointDir(root).save(2, lambda _: 1 / 0, meta=meta)
     assert "JSON cannot hold its meta" in str(deferred.first().error)
     assert newest_valid(root).newest == before
 
@@ -263,8 +272,18 @@ def test_a_meta_that_json_cannot_hold_costs_the_save(root, meta):
         ),
         pytest.param(
             lambda folder: Path(folder, "rank-00000.json").touch(),
-            "file exists",
+            "rank-00000.json is dsup's own name (write the state to another",
             id="its rank file",
+        ),
+        pytest.param(
+            lambda folder: Path(folder, "rank-00005.json").touch(),
+            "rank-00005.json is dsup's own name",
+            id="a rank file of more ranks",
+        ),
+        pytest.param(
+            lambda folder: make_deep(folder, 102),
+            "lies deeper than 100 directories",
+            id="a tree without end",
         ),
         pytest.param(
             lambda folder: os.mkfifo(f"{folder}/pipe"),
@@ -280,3 +299,42 @@ def test_what_write_must_not_leave_costs_the_save(root, spoil, because):
     assert not CheckpointDir(root).save(2, spoil)
     assert because in str(deferred.first().error)
     assert newest_valid(root).newest == before
+
+
+def test_a_meta_that_nobody_would_read_costs_the_save(root):
+    """What no load accepts is not published, and nothing is written for it."""
+    before = put(root, 1)
+
+    assert not CheckpointDir(root).save(
+        2, lambda _: 1 / 0, meta={"x": "a" * (17 << 20)}
+    )
+    assert "16777216 are the most that is read" in str(deferred.first().error)
+    assert CheckpointDir(root).load(lambda _: None) == before
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda path: os.truncate(path, (16 << 20) + 1), id="too large"),
+        pytest.param(lambda path: path.write_text("[" * 100_000), id="too deep"),
+    ],
+)
+def test_what_is_too_large_to_read_is_not_called_damaged(root, spoil):
+    """It stays where it is, and training does not begin anew beside it."""
+    path = Path(put(root, 1).path, "manifest.json")
+    spoil(path)
+
+    with pytest.raises(CheckpointError, match=r"is not damaged: .*cannot be read"):
+        CheckpointDir(root).load(lambda _: None)
+    assert path.exists()
+
+
+def test_a_number_of_another_library_is_a_step(root):
+    """What Python takes as an index reaches names and manifest as a plain number."""
+
+    class Number:
+        def __index__(self):
+            return 7
+
+    assert CheckpointDir(root).save(Number(), write)
+    assert newest_valid(root).newest.step == 7

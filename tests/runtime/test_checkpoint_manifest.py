@@ -99,7 +99,7 @@ def file_entry(name):
         ),
         pytest.param(
             lambda step: (step / "manifest.json").write_text("[" * 100_000),
-            "manifest.json is not JSON",
+            "manifest.json cannot be read: it is nested too deeply",
             id="manifest nested without end",
         ),
         pytest.param(

@@ -1,11 +1,13 @@
 """Which checkpoints stay, and how damaged ones are put aside."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from dsup_runtime.checkpoints import begin, commit, newest_valid, prune, set_aside
+from dsup_runtime.checkpoints.directory import CheckpointDir
 from dsup_runtime.checkpoints.files import Storage
 from dsup_runtime.checkpoints.retention import empty_trash, retire
 from dsup_runtime.errors import CheckpointError
@@ -18,6 +20,10 @@ def write(root, *steps, storage=None):
         tmp = begin(root, step, storage=storage)
         Path(tmp, "state.pt").write_bytes(b"state")
         commit(tmp, step, storage=storage)
+
+
+def fill(folder):
+    Path(folder, "state.pt").write_bytes(b"state")
 
 
 def steps(root):
@@ -90,3 +96,29 @@ def test_without_a_rename_nothing_whole_is_begun_anew(root):
     with pytest.raises(CheckpointError, match="because it is whole"):
         begin(root, 1, storage=storage)
     assert steps(root) == [1]
+
+
+@pytest.mark.parametrize("how", ["rename", "manifest"])
+def test_a_foreign_directory_in_the_way_is_put_aside(root, how):
+    """A user's file in a directory of a step's name outlives saves of any step."""
+    for step in (1, 100):
+        (root / f"step-{step:08d}").mkdir(parents=True)
+        (root / f"step-{step:08d}/precious").touch()
+    checkpoints = CheckpointDir(root, commit=how, keep=1)
+
+    assert [checkpoints.save(step, fill) for step in (100, 101)] == [True, True]
+    assert (root / "step-00000001/precious").exists()
+    assert (root / "step-00000100.corrupt/precious").exists()
+
+
+def test_what_a_crash_left_is_deleted_however_deep(root):
+    """A tree deeper than Python recurses neither stops a save nor stays."""
+    folder = begin(root, 1)
+    try:
+        for _ in range(1300):
+            folder += "/d"
+            os.mkdir(folder)
+        assert CheckpointDir(root).save(1, fill)
+        assert sorted(os.listdir(root)) == ["latest", "step-00000001"]
+    finally:  # pytest could not
+        subprocess.run(["rm", "-rf", root], check=True)

@@ -115,11 +115,7 @@ def test_a_broken_step_makes_room_and_is_kept_aside(root):
     write(root, 1, attempt=1)
 
     assert verify(root / "step-00000001", checksums=True) is None
-    assert [name[:21] for name in names(root)] == [
-        ".trash-step-00000001-",
-        "latest",
-        "step-00000001",
-    ]
+    assert names(root) == ["latest", "step-00000001", "step-00000001.corrupt"]
 
 
 def test_a_rename_repeated_by_nfs_is_no_failure(root):
@@ -209,6 +205,12 @@ def break_nothing(tmp):
         ),
         pytest.param(
             break_nothing, {"meta": {"loss": float("nan")}}, "JSON cannot", id="nan"
+        ),
+        pytest.param(
+            break_nothing,
+            {"meta": {"x": "a" * (17 << 20)}},
+            "bytes of JSON and 16777216 are the most that is read",
+            id="a meta nobody would read",
         ),
         pytest.param(break_nothing, {"meta": {"x": {1}}}, "JSON cannot", id="no JSON"),
         pytest.param(break_nothing, {"step": 8}, "begin did not make it", id="step"),

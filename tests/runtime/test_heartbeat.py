@@ -166,6 +166,27 @@ assert os.listdir("/proc/self/fd") == before
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("supervised", [True, False])
+def test_a_step_that_is_no_whole_number_harms_nobody(run, page, supervised):
+    """It is cut, or not told: with dsup and without, the same step is remembered."""
+    script = """
+from dsup_runtime import beat, heartbeat
+class Odd:
+    def __index__(self): raise KeyError("odd")
+for step in (1.5, 2**63, -(2**63) - 1, float("nan"), "x", None, Odd(), True, 2**63 - 1):
+    beat(step)
+    print(heartbeat.last_step())
+beat(7.9)
+"""
+    status, told, error = run(script, page=page if supervised else None)
+
+    assert (status, error) == (0, "")
+    assert told.split() == ["1", *["None"] * 6, "1", str(2**63 - 1)]
+    if supervised:
+        assert page.slot()[contract.SLOT_STEP] == 7
+        assert page.slot()[contract.SLOT_PROGRESS_NS] > 0
+
+
 @pytest.mark.parametrize(
     "spoiled",
     [

@@ -80,6 +80,8 @@ def test_a_worker_with_a_slot_is_supervised(run, page):
         pytest.param("RANK", "x", "'x' is not a number", id="a word"),
         pytest.param("WORLD_SIZE", "1.5", "'1.5' is not a number", id="a fraction"),
         pytest.param("LOCAL_RANK", "-1", "'-1' is below 0", id="a negative rank"),
+        pytest.param("RANK", "5", "'5' is no rank where WORLD_SIZE is 1", id="no rank"),
+        pytest.param("DSUP_COMM_TIMEOUT_S", "1e10", "is not a length", id="too long"),
         pytest.param("DSUP_ATTEMPT", "9" * 5000, "is not a number", id="5000 digits"),
         pytest.param("DSUP_GRACE_S", "soon", "'soon' is not a number", id="no time"),
         pytest.param("DSUP_GRACE_S", "nan", "is not a length of time", id="nan"),

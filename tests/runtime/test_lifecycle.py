@@ -145,7 +145,7 @@ except RuntimeError as error:
     ), err
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "float('nan')", "float('inf')"])
+@pytest.mark.parametrize("limit", ["0", "-1", "float('nan')", "float('inf')", "1e12"])
 def test_a_wait_that_is_no_time_is_refused(live, limit):
     """A wrong limit is found before the training, not at its end."""
     _, _, err = live(f"rt.run(leave_timeout_s={limit})")

@@ -50,6 +50,11 @@ told = [
         pytest.param("reduce_max([1 << 47], timeout_s=1)", "from 0 below", id="2**47"),
         pytest.param("reduce_max([], timeout_s=1)", "one or two numbers", id="none"),
         pytest.param("reduce_max([1, 2, 3], timeout_s=1)", "one or two", id="three"),
+        pytest.param(
+            "reduce_max([1], timeout_s=1e15)", "cannot wait 1000000000000000", id="long"
+        ),
+        pytest.param("exchange(1, timeout_s=1e10)", "cannot wait 1000", id="longer"),
+        pytest.param("exchange(1, timeout_s=0)", "cannot wait 0 s", id="no time"),
         pytest.param("exchange('x' * (1 << 20), timeout_s=1)", "1 MiB", id="too long"),
     ],
 )
@@ -79,3 +84,14 @@ else:
     assert answers[1] == {"told": None}
     assert answers[0]["error"] == "PeerError"
     assert "cannot agree with the other ranks" in answers[0]["text"]
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(60)
+def test_the_longest_limit_is_waited_for(world):
+    """A limit of 30 years is one, and none that is over at once."""
+    code = "told = [reduce_max([rank], timeout_s=1e9), exchange(rank, timeout_s=1e9)]"
+    answers = world.run(SIDE + code, size=2)
+
+    assert answers == [{"told": [[1], [0, 1]]}] * 2

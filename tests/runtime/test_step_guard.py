@@ -8,11 +8,9 @@ import pytest
 import torch
 import torch._dynamo as dynamo
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from dsup_runtime import deferred
 from dsup_runtime.errors import DropBudgetExceeded
-from dsup_runtime.numerics.result import APPLIED
 from dsup_runtime.numerics.step_guard import StepGuard
 
 pytestmark = pytest.mark.torch
@@ -183,36 +181,6 @@ def test_other_optimizers_do_not_know_found_inf():
         job.optimizer.step()
 
 
-class Reads(TorchDispatchMode):
-    """Counts what would make the host wait for a device."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Count, then do it."""
-        waits = ("_local_scalar_dense", "is_nonzero", "nonzero", "equal")
-        self.count += func.__name__.split(".")[0] in waits
-        return func(*args, **(kwargs or {}))
-
-
-def test_a_fused_step_reads_nothing_from_the_device():
-    """No tensor of the step becomes a number before the next step."""
-    job = Job(fused=True)
-    job.step(0)
-    loss = job.model(torch.ones(1, 4)).square().mean()
-    with Reads() as reads:
-        job.guard.arm(loss).backward()
-        result = job.guard.step()
-
-    assert reads.count == 0
-    assert result.verdict is None  # known on the host at the next step
-    assert result.applied
-    job.step(2)
-    assert result.verdict == APPLIED
-
-
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [(torch.float32, 1e20), (torch.float16, 6e4)],
@@ -343,3 +311,9 @@ def test_stages_cannot_share_a_scaler():
     """Each stage would come to a scale of its own."""
     with pytest.raises(ValueError, match="cannot set groups"):
         Job(scaler=torch.amp.GradScaler("cpu"), groups=[object()])
+
+
+def test_an_optimizer_without_parameters_is_refused():
+    """The error says what is missing."""
+    with pytest.raises(ValueError, match="because it has no parameters"):
+        StepGuard(nn.Linear(1, 1), torch.optim.SGD([{"params": []}]))

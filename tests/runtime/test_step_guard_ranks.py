@@ -133,20 +133,21 @@ def test_all_ranks_skip_the_same_steps(world, kind, fused):
 
 @KINDS
 @FUSED
-def test_one_bad_micro_batch_costs_one_whole_step(world, kind, fused):
-    """With accumulation the unit is the optimizer step, with a GradScaler too.
+@pytest.mark.parametrize("scaled", [False, True], ids=["no scaler", "scaler"])
+def test_one_bad_micro_batch_costs_one_whole_step(world, kind, fused, scaled):
+    """With accumulation the unit is the optimizer step, with a GradScaler or without.
 
     The scale, halved by every skipped step, stays the same on all ranks.
     """
     bad = {"0": "loss", "4": "loss"}
-    args = trial(kind=kind, fused=fused, scaled=True, micros=4, bad=bad)
+    args = trial(kind=kind, fused=fused, scaled=scaled, micros=4, bad=bad)
     answers = world.run(LOOP + TRAIN, size=2, args=args, limit_s=50)
 
     first = answers[0]["told"]
     assert answers == [{"told": first}] * 2
     reasons = ["loss" if str(step) in bad else None for step in range(10)]
     assert first["reasons"] == reasons
-    assert first["scale"] == 256.0
+    assert first["scale"] == (256.0 if scaled else None)
     assert first["digest"] == first["without"]
 
 

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.optim import swa_utils
 
 from dsup_runtime.errors import NumericsError
 from dsup_runtime.numerics.snapshot import Snapshot
@@ -14,7 +15,11 @@ from dsup_runtime.progress import Progress
 
 pytestmark = pytest.mark.torch
 
+EMA = swa_utils.get_ema_multi_avg_fn(0.9)
 FUSED = pytest.mark.parametrize("fused", [False, True], ids=["foreach", "fused"])
+
+
+NAN_BATCH = torch.full((6, 4), math.nan)
 
 
 class Job:
@@ -31,7 +36,7 @@ class Job:
             "model": self.model,
             "optimizer": self.optimizer,
             "schedule": torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.9),
-            "average": torch.optim.swa_utils.AveragedModel(self.model),
+            "average": swa_utils.AveragedModel(self.model, multi_avg_fn=EMA),
             "progress": Progress(),
         }
         if scaler:
@@ -119,6 +124,69 @@ def test_a_snapshot_is_taken_after_the_first_applied_step_and_then_at_intervals(
         taken.append(job.snapshot.steps)
 
     assert taken == [(), (), (3,), (3,), (3,), (3,), (3,), (3, 8), (3, 8), (3, 8)]
+
+
+@FUSED
+@pytest.mark.parametrize("bad", ["b", "nan"], ids=["loss", "batch"])
+def test_a_snapshot_is_of_an_applied_step_only(fused, bad):
+    """A bad step at which one is due is not kept, though a fused one is still open."""
+    job = Job(fused=fused, every=2)
+    job.steps("gg")
+    result = job.step(good=False) if bad == "b" else job.step(x=NAN_BATCH)
+
+    assert result.skipped
+    assert job.snapshot.steps == (1,)
+    assert job.steps("g") == "a"
+    assert job.snapshot.steps == (1, 4)
+
+
+def test_a_fused_step_that_is_read_at_once_is_not_kept_either():
+    """The step before was good and made one due, but was known only in this one."""
+    job = Job(fused=True, every=2)
+    job.model[2].bias.requires_grad_(False)
+    job.steps("gg")
+    job.model[2].bias.requires_grad_(True)  # it has no moments yet: read on the host
+
+    assert job.steps("b") == "s"
+    assert job.snapshot.steps == (1,)
+
+
+@FUSED
+def test_schedule_and_average_count_applied_steps(fused):
+    """Over a loop with skipped steps they are those of the loop without them."""
+    job, other = Job(fused=fused), Job(fused=fused)
+    for step, verdict in enumerate("bggbgbbg"):
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(step))
+        job.step(good=verdict == "g", x=x)
+        if verdict == "g":
+            other.step(x=x)
+
+    assert job.parts["schedule"].last_epoch == 4
+    assert job.parts["average"].n_averaged == 4
+    assert job.parts["progress"].applied == 4
+    for part in ("optimizer", "schedule"):
+        assert same(job.parts[part].state_dict(), other.parts[part].state_dict())
+    for part in ("model", "average"):
+        pairs = zip(
+            job.parts[part].parameters(), other.parts[part].parameters(), strict=True
+        )
+        assert all(torch.equal(one, two) for one, two in pairs)
+
+
+@FUSED
+def test_an_average_goes_on_after_a_rollback_as_if_nothing_had_been(fused):
+    """Neither the steps that were undone nor the rollback itself count twice in it."""
+    job = Job(fused=fused, every=3, patience=2)
+    assert job.steps("ggggg" + "bb" + "b" * fused)[-1] == "r"
+    assert job.snapshot.steps == (1, 4)
+    other = Job(fused=fused, every=3)  # seeds anew: the same four batches come
+    other.steps("gggg")
+    for step in range(3):
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(step))
+        job.step(x=x)
+        other.step(x=x)
+
+    assert same(job.state(), other.state())
 
 
 @FUSED
@@ -221,24 +289,3 @@ def test_a_scale_that_does_not_help_is_one():
     assert reasons == ["scale"] * 4 + ["gradient"] * 2
     with pytest.raises(NumericsError, match="a gradient is not finite"):
         job.step()
-
-
-@FUSED
-def test_what_a_bad_batch_leaves_in_buffers_is_taken_back(fused, caplog):
-    """Batch norm has averaged a NaN although the step was skipped: it is undone."""
-    job = Job(fused=fused)
-    job.steps("ggg")
-    job.step(x=torch.full((6, 4), math.nan))
-    assert not job.guard.healthy
-
-    assert job.norm.running_mean.isfinite().all()
-    assert job.norm.running_var.isfinite().all()
-    assert "the buffers 1.running_mean, 1.running_var are as they were" in caplog.text
-
-
-def test_buffers_that_cannot_be_taken_back_are_told(caplog):
-    """Without a snapshot a warning names them."""
-    job = Job(snapshot=False)
-    job.step(x=torch.full((6, 4), math.nan))
-
-    assert "left in the buffers 1.running_mean, 1.running_var" in caplog.text

@@ -1,5 +1,7 @@
 """``request_stop`` and ``should_stop`` in a process that has nobody to ask."""
 
+import sys
+
 import pytest
 
 STOP = """
@@ -158,12 +160,20 @@ def test_a_forked_child_never_stops(run):
 request_stop("enough")
 assert should_stop(1)
 if (child := os.fork()) == 0:
+    request_stop("SIGTERM", kind="preempt")
     request_stop("mine", kind="error")
+    request_stop("mine again")
     os._exit(should_stop(2) is not None or agreed() is not None)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert should_stop(2).reason == "enough"
 """
-    assert run(STOP + script) == (0, "", "")
+    status, _, error = run(STOP + script)
+
+    assert status == 0, error
+    assert error.startswith(
+        "cannot stop the run for 'mine', because it is asked for in"
+    )
+    assert error.count("this helper process only") == 1
 
 
 @pytest.mark.slow
@@ -218,3 +228,54 @@ assert "torch" not in sys.modules
 """
     assert run(script, cwd=tmp_path) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
+
+
+HELPERS = """
+import torch
+from dsup_runtime import deferred
+from dsup_runtime.stop import request_stop, should_stop
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, index):
+        deferred.try_or_defer(int, "x", where="decode")
+        request_stop("bad shard", kind="error")
+        return index
+if __name__ == "__main__":
+    loader = torch.utils.data.DataLoader(
+        Data(), num_workers=1, batch_size=1, multiprocessing_context="{how}"
+    )
+    assert len(list(loader)) == 4
+    assert should_stop() is None
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_what_a_loader_keeps_to_itself_is_said_once(start, tmp_path, how):
+    """Neither an error nor a wish leaves a helper process, and the log says so."""
+    script = tmp_path / "train.py"
+    script.write_text(HELPERS.replace("{how}", how))
+    worker = start([sys.executable, str(script)])
+    _, error = worker.communicate(timeout=75)
+
+    assert worker.returncode == 0, error
+    assert (
+        error.count("cannot stop the run for the error in decode, because it is") == 1
+    )
+    assert error.count("cannot stop the run for 'bad shard', because it is") == 1
+
+
+def test_a_rank_without_a_group_says_once_that_it_answers_alone(run):
+    """Where the launcher started others, a local answer is not agreed."""
+    script = """
+from dsup_runtime.agreement import agree
+assert should_stop() is None
+assert agree(True) and should_stop() is None
+"""
+    for size, times in ("2", 1), ("1", 0):
+        status, _, error = run(STOP + script, env={"RANK": "0", "WORLD_SIZE": size})
+
+        assert status == 0, error
+        assert error.count("answering for this rank alone") == times

@@ -264,6 +264,28 @@ told = should_stop(2)
     assert stop[:3] == ["user", "enough", 2]
 
 
+@pytest.mark.parametrize("asker", [0, 1])
+def test_a_group_made_anew_needs_no_drain(world, asker):
+    """What was in flight goes with its group; who wants something asks in the next."""
+    code = """
+should_stop(0)
+should_stop(1)
+dist.destroy_process_group()
+dist.init_process_group("gloo", init_method=args[1], rank=rank, world_size=size)
+if rank == args[0]: request_stop("enough")
+told = should_stop(2), should_stop(3), drain()
+"""
+    again = f"file://{world.directory}/anew{asker}"
+    env = {contract.COMM_TIMEOUT_S: "3"}
+    first, stop, drained = agreed_by(
+        world.run(RANK + code, size=2, args=[asker, again], env=env)
+    )
+
+    assert first is None
+    assert stop[:4] == ["user", "enough", 3, asker]
+    assert drained is True
+
+
 def test_a_check_of_peers_may_not_stand_in_a_deferred_block(world):
     """What all ranks take part in is refused where one rank alone may fail."""
     code = """

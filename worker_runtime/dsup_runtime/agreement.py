@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 
@@ -16,8 +15,8 @@ def agree(flag: bool, *, op: str = "any", timeout_s: float = 60.0) -> bool:
     """Return whether any rank, or all of them, said yes: now, exactly, on every rank.
 
     All ranks must call it, in the same order. Without a process group the flag is the
-    answer. With DSUP_DEBUG=1 it also finds ranks that have not checked equally often
-    for a stop.
+    answer, and one line in the log says so where there are other ranks. With
+    DSUP_DEBUG=1 it also finds ranks that have not checked equally often for a stop.
 
     Args:
         flag: what this rank says.
@@ -28,17 +27,12 @@ def agree(flag: bool, *, op: str = "any", timeout_s: float = 60.0) -> bool:
         CollectiveInDefer: in a deferred block: it may hold no collective.
         PeerError: if a rank does not take part in time, has gone, or is in another
             call.
-        ValueError: if there is no such op, or the time is not a length of time.
+        ValueError: if there is no such op, or the time is not above 0 and at most 1e9.
     """
     if op not in {"any", "all"}:
         message = f"cannot agree by op {op!r}, because it is neither any nor all"
         raise ValueError(message)
-    if not 0 < timeout_s < math.inf:  # also refuses nan
-        message = (
-            f"cannot wait {timeout_s!r} s for other ranks, because that is not a length"
-            " of time above 0"
-        )
-        raise ValueError(message)
+    side_group.refuse_timeout(timeout_s)
     deferred.forbid("agree")
     by_any = op == "any"
     vote = bool(flag) is by_any  # a no against all is like a yes for any

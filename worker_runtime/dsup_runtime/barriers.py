@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 NAME_MAX_CHARS: Final = 200
 
 _PASSED: Final = Outcome()
-_TIMEOUT_MAX_S: Final = 1e9  # about 30 years
 _LOOK_S: Final = 0.05
 _STUCK_S: Final = 0.5
 """How long after its time a barrier may still ask the store who did not come."""
+
+_GIVE_UP_S: Final = 1.0
 
 _numbers = count()
 
@@ -35,8 +36,8 @@ def barrier(name: str, *, timeout_s: float = 300.0) -> None:
     """Wait until every rank is here; all ranks call it, or all learn who did not.
 
     Works with any backend, for it uses the store of the process group alone. Without a
-    group, or alone in it, it returns at once. Under dsup it does not wait for a rank
-    that is known to have ended.
+    group, or alone in it, it returns at once. It does not wait for a rank that ``run``
+    has ended for an error, nor, under dsup, for one that is known to have ended.
 
     Args:
         name: the barrier's, the same on every rank; at most 200 characters.
@@ -50,10 +51,25 @@ def barrier(name: str, *, timeout_s: float = 300.0) -> None:
         CollectiveInDefer: if this rank is in a block whose errors are deferred.
         ValueError: if the name or the time cannot be one.
     """
+    is_met = side_group.size() > 1
+    number = next(_numbers) if is_met else 0  # refused ones count: they do elsewhere
     _refuse_nonsense(name, timeout_s)
     deferred.forbid(f"barrier {name!r}")
+    if is_met:
+        _Visit(name, timeout_s, number).make()
+
+
+def give_up() -> None:
+    """Say that this rank comes to no barrier any more: who waits for it need not.
+
+    To be called where a rank fails, before its process groups are destroyed. It takes
+    a second at most, and raises nothing.
+    """
     if side_group.size() > 1:
-        _Visit(name, timeout_s).make()
+        with suppress(Exception):  # there is no store any more
+            meeting = _meeting(0)
+            call = BoundedCall(meeting.give_up, name="dsup-give-up")
+            call.ended_within(_GIVE_UP_S)
 
 
 class _Visit:
@@ -69,12 +85,12 @@ class _Visit:
         "_page",
     )
 
-    def __init__(self, name: str, timeout_s: float) -> None:
+    def __init__(self, name: str, timeout_s: float, number: int) -> None:
         self._name = name
         self._begin_s = monotonic()
         self._end_s = self._begin_s + timeout_s
         self._page = heartbeat.own_page()
-        self._meeting = _meeting()
+        self._meeting = _meeting(number)
         self._outcome: Outcome | None = None
         self._over = False
 
@@ -110,7 +126,7 @@ class _Visit:
 
     def _decide(self) -> Outcome | None:
         """End the barrier, if its time is over or a rank can not come any more."""
-        dead = self._dead()
+        dead = sorted({*self._dead(), *self._meeting.given_up()})
         if monotonic() >= self._end_s:
             missing = self._meeting.missing()
         elif not dead or not (missing := self._meeting.missing(dead)):
@@ -164,13 +180,13 @@ def _store() -> Store:
     return dist.distributed_c10d._get_default_store()  # noqa: SLF001 (no other way)
 
 
-def _meeting() -> Meeting:
+def _meeting(number: int) -> Meeting:
     import torch.distributed as dist
 
     return Meeting(
         _store(),
         f"dsup/barrier/{worker_info.read_attempt()}",
-        next(_numbers),
+        number,
         rank=dist.get_rank(),
         world_size=dist.get_world_size(),
     )
@@ -193,9 +209,17 @@ def _refuse_nonsense(name: str, timeout_s: float) -> None:
     if not 0 < len(name) <= NAME_MAX_CHARS:
         message = f"cannot name a barrier {name[:40]!r}: give 1 to 200 characters"
         raise ValueError(message)
-    if not 0 < timeout_s <= _TIMEOUT_MAX_S:  # also refuses nan
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        message = (
+            f"cannot name a barrier {name[:40]!r}, because it holds half a character,"
+            " which the store cannot keep"
+        )
+        raise ValueError(message) from None
+    if not 0 < timeout_s <= side_group.TIMEOUT_MAX_S:  # also refuses nan
         message = (
             f"cannot wait {timeout_s!r} s at barrier {name!r}, because a limit is above"
-            f" 0 and at most {_TIMEOUT_MAX_S:.0f} s"
+            f" 0 and at most {side_group.TIMEOUT_MAX_S:.0f} s"
         )
         raise ValueError(message)

@@ -26,6 +26,7 @@ from dsup_runtime import (
     deferrable,
     heartbeat,
     plain_traceback,
+    worker_info,
 )
 from dsup_runtime.rank_log import log
 
@@ -61,11 +62,22 @@ class Deferred(NamedTuple):
 class _Store:
     """This process's errors, the earliest first."""
 
-    __slots__ = ("forked", "kept", "lock")
+    __slots__ = ("forked", "helper", "kept", "lock", "warned")
 
     def __init__(self) -> None:
-        self.forked = False
+        self.forked = self.helper = self.warned = False
         self.forget()
+
+    def become_helper(self) -> None:
+        """Begin anew in a forked child, which is no rank."""
+        self.helper, self.warned = True, False
+        self.forget()
+
+    def is_news(self) -> bool:
+        """Return whether errors kept here reach no rank, and that is yet to be said."""
+        is_helper = self.helper or worker_info.is_loader_worker()
+        news, self.warned = is_helper and not self.warned, is_helper
+        return news
 
     def forget(self) -> None:
         """Begin with none: a forked child has no errors, whoever held the lock."""
@@ -77,7 +89,7 @@ class _Store:
         with self.lock:
             if not self.forked:
                 self.forked = True
-                os.register_at_fork(after_in_child=self.forget)
+                os.register_at_fork(after_in_child=self.become_helper)
             if len(self.kept) < KEPT_MAX:
                 self.kept.append(deferred)
             return self.kept[0] is deferred
@@ -137,6 +149,8 @@ def defer(where: str) -> _Block:
     The block is local to this rank: it may hold no collective. With DSUP_DEBUG=1 one
     raises CollectiveInDefer before it waits for anyone. An error that the consumer of a
     generator throws in at a ``yield`` inside the block is not kept: it is not ours.
+    An error in a helper process, such as a DataLoader's worker, is kept there and stops
+    no rank: raise it there instead, and the loader raises it in its rank.
 
     Args:
         where: what the block does, for messages.
@@ -148,6 +162,9 @@ def try_or_defer(
     fn: Callable[..., T], /, *args: object, where: str | None = None, **kw: object
 ) -> T | None:
     """Call a function that is local to this rank; keep its error, if there is one.
+
+    In a helper process, such as a DataLoader's worker, an error that is kept stops no
+    rank: let it be raised there.
 
     Args:
         fn: what to call. It may hold no collective.
@@ -185,6 +202,13 @@ def keep(error: Exception, *, where: str) -> None:
     order = "first" if _store.add(_deferred(error, where)) else "later"
     with suppress(Exception):  # a handler of the user's: the loop goes on
         log.error("deferred an error in %s (the %s one)", where, order, exc_info=error)
+        if _store.is_news():
+            log.error(
+                "cannot stop the run for the error in %s, because it is kept in this"
+                " helper process only (raise it instead: a DataLoader raises it in its"
+                " rank)",
+                where,
+            )
 
 
 def has_deferred_error() -> bool:

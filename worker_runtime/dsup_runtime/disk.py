@@ -58,7 +58,13 @@ def remove(path: str) -> None:
     if os.path.islink(path) or not os.path.isdir(path):
         os.unlink(path)
         return
-    with os.scandir(path) as entries:
-        for entry in entries:
-            remove(entry.path)
-    os.rmdir(path)
+    folders = [path]
+    for folder in folders:  # which grows: a tree may be deeper than Python recurses
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    os.unlink(entry.path)
+    for folder in reversed(folders):
+        os.rmdir(folder)

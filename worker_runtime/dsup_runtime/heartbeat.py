@@ -11,6 +11,7 @@ Not covered: calls from several threads at once. They belong to the training thr
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from time import monotonic_ns
 
 from dsup_runtime import contract
@@ -28,6 +29,7 @@ _INIT = contract.PHASES.index("init")
 _TRAIN = contract.PHASES.index("train")
 _NO_LIMIT = 0
 _LOOK_AGAIN_S = 0.01
+_STEP_LIMIT = 1 << 63  # a word holds no more
 _LIMIT_MAX_S = 1e9  # about 30 years; its nanoseconds still fit into a word
 
 
@@ -104,7 +106,8 @@ def beat(step: int) -> None:
     if this process is not supervised, the step is only remembered.
 
     Args:
-        step: the number of the step, from 0.
+        step: the number of the step, from 0. A fraction is cut off; what is no number,
+            or does not fit into 8 bytes, is not told.
     """
     _writer.step = step
     slot = _writer.slot
@@ -113,7 +116,11 @@ def beat(step: int) -> None:
     if _writer.untrained:
         _writer.begin_training()
     now_ns = monotonic_ns()
-    slot[SLOT_STEP] = step  # before its time: who sees the new time sees the step
+    try:
+        slot[SLOT_STEP] = step  # before its time: who sees the new time sees the step
+    except Exception:  # noqa: BLE001 (whatever a step of the user's own making raises)
+        if (whole := _whole(step)) is not None:
+            slot[SLOT_STEP] = whole
     slot[SLOT_PROGRESS_NS] = now_ns
     slot[SLOT_HEARTBEAT_NS] = now_ns
     if now_ns >= _writer.due_ns:
@@ -211,5 +218,14 @@ def fallen(within_s: float) -> int | None:
 
 
 def last_step() -> int | None:
-    """Return the step of the last heartbeat; None before one."""
-    return _writer.step
+    """Return the step of the last heartbeat; None before one, or if it had none."""
+    return None if _writer.step is None else _whole(_writer.step)
+
+
+def _whole(step: object) -> int | None:
+    """Return a step as a word can hold it; None if none can."""
+    with suppress(Exception):  # numbers of the user's own making
+        whole = int(step)  # type: ignore[call-overload]
+        if -_STEP_LIMIT <= whole < _STEP_LIMIT:
+            return int(whole)
+    return None

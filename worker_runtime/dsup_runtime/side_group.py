@@ -17,8 +17,10 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from dsup_runtime import worker_info
 from dsup_runtime.bounded import BoundedCall
 from dsup_runtime.errors import PeerError
+from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +35,9 @@ NUMBER_LIMIT: Final = 1 << 47
 """Every number of a maximum is below this, and at least 0."""
 
 MARK_LIMIT: Final = 1 << 12
+
+TIMEOUT_MAX_S: Final = 1e9
+"""About 30 years: in nanoseconds it still fits into what gloo counts with."""
 
 CALLS: Final = ("exchange", "reduce_max", "agree any", "agree all", "should_stop")
 """What a rank may be in; it sends the index."""
@@ -56,12 +61,13 @@ class UnlikeError(PeerError):
 class _Side:
     """The side group of the process group there is now."""
 
-    __slots__ = ("group", "limited", "world")
+    __slots__ = ("group", "judged", "limited", "world")
 
     def __init__(self) -> None:
         self.world: dist.ProcessGroup | None = None
         self.group: dist.ProcessGroup | None = None
         self.limited: tuple[float, dist.AllreduceOptions] | None = None
+        self.judged = False
 
     def of_now(self, timeout_s: float) -> dist.ProcessGroup:
         import torch.distributed as dist
@@ -91,10 +97,34 @@ _side = _Side()
 
 def size() -> int:
     """Return how many ranks an exchange reaches: 1 where there is no group."""
+    return int(sys.modules["torch.distributed"].get_world_size()) if _is_met() else 1
+
+
+def _is_met() -> bool:
     dist = sys.modules.get("torch.distributed")
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return 1
-    return int(dist.get_world_size())
+    return dist is not None and dist.is_available() and dist.is_initialized()
+
+
+def warn_if_alone() -> None:
+    """Log, once, that this rank answers alone though its launcher started others."""
+    if _side.judged or _is_met():
+        return
+    _side.judged = True
+    if worker_info.read_count("WORLD_SIZE", 1) > 1:
+        log.warning(
+            "cannot agree with the other ranks, because there is no process group;"
+            " answering for this rank alone (call init_process_group before)"
+        )
+
+
+def refuse_timeout(timeout_s: float) -> None:
+    """Raise ValueError for what is no time to wait for other ranks."""
+    if not 0 < timeout_s <= TIMEOUT_MAX_S:  # also refuses nan
+        message = (
+            f"cannot wait {timeout_s!r} s for other ranks, because a limit is above 0"
+            f" and at most {TIMEOUT_MAX_S:.0f} s"
+        )
+        raise ValueError(message)
 
 
 def rank() -> int:
@@ -115,15 +145,22 @@ class Maximum:
         timeout_s: how long the other ranks may take, seconds.
     """
 
-    __slots__ = ("_begin_s", "_count", "_group", "_options", "_told", "_work")
+    __slots__ = ("_begin_s", "_count", "_group", "_options", "_told", "_work", "world")
 
     def __init__(self, told: torch.Tensor, count: int, timeout_s: float) -> None:
         self._told = told
         self._count = count
         self._begin_s = time.monotonic()
         self._group = _side.of_now(timeout_s)
+        self.world = _side.world
         self._options = _side.options(timeout_s)
         self._work = self._begin()
+
+    def is_of_now(self) -> bool:
+        """Return whether its process group is still the one there is."""
+        import torch.distributed as dist
+
+        return self.world is dist.group.WORLD
 
     def again(self) -> None:
         """Begin it anew with the numbers found: once more the own, if none was more."""
@@ -169,6 +206,7 @@ def start_max(
     Raises:
         PeerError: if the side group cannot be made, because a rank takes no part.
     """
+    refuse_timeout(timeout_s)
     import torch
 
     told = torch.tensor(_pack(numbers, call, mark), dtype=torch.int64)
@@ -191,7 +229,9 @@ def reduce_max(
             call.
         UnlikeError: if the ranks gave different marks.
     """
+    refuse_timeout(timeout_s)
     if size() == 1:
+        warn_if_alone()
         return list(numbers)
     end_s = time.monotonic() + timeout_s
     maximum = start_max(numbers, call=call, timeout_s=timeout_s, mark=mark)
@@ -208,7 +248,9 @@ def exchange(value: Json, *, timeout_s: float) -> list[Json]:
     Raises:
         PeerError: if a rank does not take part in time, has gone, or is in another
             call.
+        ValueError: if the value is too long, or the time cannot be.
     """
+    refuse_timeout(timeout_s)
     data = json.dumps(value).encode()
     if len(data) > VALUE_MAX_BYTES:
         message = f"cannot exchange {len(data)} bytes, because 1 MiB is the limit"
@@ -274,7 +316,7 @@ def _strayed(least: int, greatest: int) -> PeerError:
 
 def _limit(left_s: float) -> timedelta:
     """Return a time for gloo, which counts milliseconds, and none of them as no end."""
-    return timedelta(seconds=max(left_s, 0.001))
+    return timedelta(seconds=min(max(left_s, 0.001), TIMEOUT_MAX_S))
 
 
 def _wait(work: dist.Work, left_s: float, begin_s: float) -> None:

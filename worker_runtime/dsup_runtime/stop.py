@@ -16,7 +16,6 @@ leave by the same answer.
 from __future__ import annotations
 
 import os
-import sys
 from threading import get_ident
 from typing import Final, NamedTuple
 
@@ -37,6 +36,7 @@ _PEERS_S: Final = 600.0
 """How long ranks may be apart where nobody set a limit for collectives: NCCL's own."""
 
 _ERROR: Final = STOP_KINDS.index("error")
+_PREEMPT: Final = STOP_KINDS.index("preempt")
 _REASON_MAX_CHARS: Final = 500
 
 
@@ -63,7 +63,7 @@ class _Stopper:
 
     __slots__ = (
         "asked", "calls", "checks", "grace_s", "helper", "latched", "named", "page",
-        "peers", "ready", "step", "strayed", "thread",
+        "peers", "ready", "refused", "step", "strayed", "thread",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -72,22 +72,45 @@ class _Stopper:
         self.page: stop_page.StopPage | None = None
         self.peers = stop_peers.StopPeers()
         self.calls = self.checks = self.step = self.thread = 0
-        self.named = self.ready = self.helper = self.strayed = False
+        self.named = self.ready = self.helper = self.strayed = self.refused = False
         self.grace_s = 0.0
 
     def ask(self, kind: int, reason: str) -> None:
         """Keep a wish; the first reason of its kind stays. Safe in a signal handler."""
-        if self.latched is None and not self.helper and kind not in self.asked:
+        if self.helper or worker_info.is_loader_worker():
+            self.refuse(kind, reason)
+        elif self.latched is None and kind not in self.asked:
             self.asked[kind] = reason
             self.tell(kind)
+
+    def refuse(self, kind: int, reason: str) -> None:
+        """Say, once, that a wish in a helper process is nobody's.
+
+        A signal to all processes comes to helpers too, and is no mistake of theirs.
+        """
+        if not self.refused and kind != _PREEMPT:
+            self.refused = True
+            _warn_of_helper(reason)
 
     def tell(self, kind: int) -> None:
         """Have the agent know what is wanted here."""
         if self.page is not None:
             self.page.want(self.asked)
-            step = self.step if self.named else None
-            reason = self.asked[kind]
-            notes.send("stop", stop=STOP_KINDS[kind], reason=reason, step=step)
+            self.ring(kind)
+
+    def ring(self, kind: int) -> None:
+        """Send a note of what is wanted here."""
+        step = self.step if self.named else None
+        reason = self.asked[kind]
+        notes.send("stop", stop=STOP_KINDS[kind], reason=reason, step=step)
+
+    def leave_alone(self, kind: int, place: worker_info.Info) -> None:
+        """Have the agent stop the other ranks, which this one cannot ask itself."""
+        page = heartbeat.own_page()
+        if page is not None and place.world_size > 1:
+            page.slot[contract.SLOT_WANTED] = kind
+            page.exchange()
+            self.ring(kind)
 
     def count(self, step: int | None) -> None:
         """Count a call, and keep the step it is at."""
@@ -116,10 +139,12 @@ class _Stopper:
         if side_group.size() > 1:
             deferred.forbid("should_stop")
             return self.peers.check(self.asked, self.step)
+        side_group.warn_if_alone()
         if not self.asked:
             return None
-        kind = max(self.asked)
-        return stop_page.Decision(kind, self.asked[kind], worker_info.info().rank)
+        kind, place = max(self.asked), worker_info.info()
+        self.leave_alone(kind, place)
+        return stop_page.Decision(kind, self.asked[kind], place.rank)
 
     def ask_for_deferred(self) -> None:
         """Want a stop for the first error that this rank has deferred."""
@@ -134,7 +159,7 @@ class _Stopper:
         """Return whether this process takes part, where that is not known yet."""
         if not self.ready:
             self.ready = True
-            self.helper = _is_helper()
+            self.helper = worker_info.is_loader_worker()
             if not self.helper:
                 self.get_ready()
         elif not self.helper and not self.strayed:
@@ -167,7 +192,9 @@ def request_stop(reason: str, *, kind: str = "user") -> None:
     """Ask for all ranks to stop at the same step; return at once.
 
     Safe in a signal handler and from any thread. Of several requests the greatest kind
-    wins, and its first reason; once a stop is decided, requests change nothing.
+    wins, and its first reason; once a stop is decided, requests change nothing. In a
+    helper process, such as a DataLoader's worker, it does nothing but say so: raise
+    there, and the loader raises it in its rank.
 
     Args:
         reason: in a few words, for people.
@@ -191,8 +218,10 @@ def should_stop(step: int | None = None, *, every: int = 1) -> Stop | None:
 
     All ranks must call it, equally often and in the same order; it belongs at the end
     of a step, outside of what is compiled. It includes errors deferred on any rank.
-    Under dsup it costs about a microsecond and takes part in no collective. In a helper
-    process, such as a DataLoader's worker, the answer is always None.
+    Under dsup it costs about a microsecond and takes part in no collective; dsup names
+    the check, so that nothing stops the loop while dsup itself is stopped (SIGSTOP). In
+    a helper process, such as a DataLoader's worker, the answer is always None. Without
+    a process group and without dsup's page, each rank answers for itself alone.
 
     Args:
         step: the caller's step, for ``Stop.step``; None for that of the last call that
@@ -249,10 +278,14 @@ def _claim_page(place: worker_info.Info) -> stop_page.StopPage | None:
     return stop_page.StopPage(page.words, page.slot, grace_s=place.grace_s)
 
 
-def _is_helper() -> bool:
-    """Return whether this is a DataLoader's worker, forked before any check."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None
+def _warn_of_helper(reason: str) -> None:
+    from dsup_runtime.rank_log import log
+
+    log.error(
+        "cannot stop the run for %r, because it is asked for in this helper process"
+        " only (raise an error instead: a DataLoader raises it in its rank)",
+        reason,
+    )
 
 
 def _warn_of_threads() -> None:
@@ -262,3 +295,30 @@ def _warn_of_threads() -> None:
         "cannot stop at the same step on all ranks, because should_stop is called from"
         " several threads (call it from the training loop alone)"
     )
+
+
+def wish() -> Stop | None:
+    """Return the stop that was decided, else what this rank wants; None for neither."""
+    stopper = _stopper
+    if stopper.latched is not None or not stopper.asked:
+        return stopper.latched
+    kind, rank = max(stopper.asked), worker_info.info().rank
+    reason, step = stopper.asked[kind], stopper.step
+    return Stop(STOP_KINDS[kind], reason, step, rank, stopper.grace_s)
+
+
+def conclude(stop: Stop | None) -> None:
+    """Take over what all ranks have settled where they part."""
+    if _stopper.latched is None:
+        _stopper.latched = stop
+
+
+def begin_anew() -> None:
+    """Forget what was asked for, decided and begun in a run that has ended."""
+    stopper = _stopper
+    stopper.asked.clear()
+    stopper.latched = None
+    stopper.calls = stopper.step = 0
+    stopper.named = False
+    limit_s, stopper.peers = stopper.peers.limit_s, stop_peers.StopPeers()
+    stopper.peers.limit_s = limit_s

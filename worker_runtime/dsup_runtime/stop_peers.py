@@ -41,7 +41,7 @@ class StopPeers:
         Raises:
             PeerError: if a rank does not come to its check in time, or has gone.
         """
-        pending, self._pending = self._pending, None
+        pending = self._take()
         wish = self._result(pending) if pending is not None else 0
         if wish:
             return self._explain(wish, asked)
@@ -55,7 +55,7 @@ class StopPeers:
 
     def drain(self, timeout_s: float) -> bool:
         """Let go of what is in flight, and return whether it came to its end."""
-        pending, self._pending = self._pending, None
+        pending = self._take()
         if pending is None:
             return True
         try:
@@ -63,6 +63,14 @@ class StopPeers:
         except PeerError:
             return False
         return True
+
+    def _take(self) -> side_group.Maximum | None:
+        """Return what is in flight; what a destroyed group took with it is not.
+
+        Whoever wanted something in that group wants it still, and asks in this one.
+        """
+        pending, self._pending = self._pending, None
+        return pending if pending is not None and pending.is_of_now() else None
 
     def _ask(self, asked: dict[int, str], step: int) -> side_group.Maximum:
         return side_group.start_max(

@@ -88,6 +88,17 @@ class Meeting:
         told = json.dumps(outcome)
         return _decode(self._store.compare_set(self._key("outcome"), "", told))
 
+    def give_up(self) -> None:
+        """Say that this rank comes to no meeting of this place any more."""
+        self._store.set(self._gone(self.rank), "")
+        self._store.set(self._gone("any"), "")
+
+    def given_up(self) -> list[int]:
+        """Return the ranks that have said so, ascending."""
+        if not self._store.check([self._gone("any")]):
+            return []
+        return [rank for rank in self._ranks if self._store.check([self._gone(rank)])]
+
     def missing(self, among: Iterable[int] | None = None) -> tuple[int, ...]:
         """Return the ranks that have not come, of all or of those given."""
         return tuple(self._absent(sorted(self._ranks if among is None else among)))
@@ -122,6 +133,9 @@ class Meeting:
             return ranks
         half = len(ranks) // 2
         return self._absent(ranks[:half]) + self._absent(ranks[half:])
+
+    def _gone(self, who: int | str) -> str:
+        return f"{self._place}/gone/{who}"
 
     def _came(self, rank: int) -> str:
         return self._key(f"came/{rank}")

@@ -6,13 +6,15 @@ The module is not named ``info``: importing it would put the module in the place
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import NamedTuple
 
 from dsup_runtime import contract, heartbeat
 
 GRACE_DEFAULT_S = 25.0
 """dsup's own default; torchrun kills 30 s after its signal."""
+
+_SECONDS_MAX = 1e9  # about 30 years; more than that some clocks cannot count
 
 
 class WorkerEnvironmentError(ValueError):
@@ -55,11 +57,14 @@ def info() -> Info:
     Raises:
         WorkerEnvironmentError: if a variable holds what no launcher writes there.
     """
-    rank = read_count("RANK", 0)
+    rank, world_size = read_count("RANK", 0), read_count("WORLD_SIZE", 1)
+    if rank >= world_size:
+        why = f"is no rank where WORLD_SIZE is {world_size}"
+        raise _unreadable("RANK", str(rank), why)
     grace_s = _read_seconds(contract.GRACE_S)
     return Info(
         rank=rank,
-        world_size=read_count("WORLD_SIZE", 1),
+        world_size=world_size,
         local_rank=read_count("LOCAL_RANK", 0),
         is_main=rank == 0,
         run_id=contract.variable("TORCHELASTIC_RUN_ID") or None,
@@ -74,6 +79,12 @@ def info() -> Info:
 def read_attempt() -> int:
     """Return which life of the worker group this is, from 0."""
     return read_count(contract.ATTEMPT, read_count("TORCHELASTIC_RESTART_COUNT", 0))
+
+
+def is_loader_worker() -> bool:
+    """Return whether this process is a DataLoader's worker, forked or spawned."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
 
 
 def read_count(name: str, default: int) -> int:
@@ -106,7 +117,7 @@ def _read_seconds(name: str) -> float | None:
         seconds = float(value)
     except ValueError:
         raise _unreadable(name, value, "is not a number") from None
-    if not 0 <= seconds < math.inf:  # also refuses nan
+    if not 0 <= seconds <= _SECONDS_MAX:  # also refuses nan
         raise _unreadable(name, value, "is not a length of time in seconds")
     return seconds
 

@@ -3,12 +3,13 @@
     root/step-00002000/   the state files, in any tree, and manifest.json
     root/.tmp-00002000-0/ a checkpoint being written (step, attempt)
     root/latest           the name of the last one committed: a hint, never the truth
-    root/step-*.corrupt   found damaged when it was to be loaded; never deleted
+    root/step-*.corrupt   found damaged when it was to be loaded, or in the way of a
+                          new one of its step; never deleted
     root/.trash-*         on its way out
 
 A file ``pinned`` in a checkpoint keeps it for good. On a store without an atomic rename
 (``Storage(rename=False)``) files are written in place, and the manifest publishes them:
-what has none is no checkpoint.
+what has none is no checkpoint. What dsup began there has a file ``.dsup-begun``.
 
 A writer asks ``begin`` for a directory, fills it and calls ``commit``: every file is
 flushed and summed, the manifest names them all, and one rename publishes the whole. A
@@ -38,9 +39,11 @@ from dsup_runtime.checkpoints.files import (
     tree,
 )
 from dsup_runtime.checkpoints.listing import (
+    BEGUN,
     LATEST,
     TMP_NAME,
     Checkpoint,
+    is_half_of_ours,
     newest_first,
     temporary,
 )
@@ -128,9 +131,7 @@ def begin(
             _make_room(tmp)
         elif os.path.lexists(tmp):
             discard(tmp)
-        os.mkdir(tmp)
-        if storage.fsync:
-            sync_directory(home)
+        _make(tmp, storage)
     return tmp
 
 
@@ -144,8 +145,8 @@ def commit(
 ) -> Checkpoint:
     """Publish a directory made by ``begin``; after this it survives a power loss.
 
-    If the step is there already and valid, it stays and ``tmp`` is dropped; a broken
-    one makes room first. After an error, start again with ``begin``.
+    If the step is there already and valid, it stays and ``tmp`` is dropped; anything
+    else of its name is put aside first. After an error, start again with ``begin``.
 
     Args:
         tmp: what ``begin`` returned, filled, with no other process writing to it.
@@ -201,7 +202,7 @@ def newest_valid(root: str | os.PathLike[str], *, checksums: bool = False) -> Sc
 
 
 def set_aside(path: str) -> str:
-    """Rename a damaged checkpoint, so that no later look finds it; return its name.
+    """Rename what is no checkpoint, so that no later look finds it; return its name.
 
     Raises:
         CheckpointError: if it cannot be renamed.
@@ -210,9 +211,17 @@ def set_aside(path: str) -> str:
     while os.path.lexists(aside):
         number += 1
         aside = f"{path}.corrupt-{number}"
-    with explained(f"put the damaged checkpoint {path} aside"):
+    with explained(f"put {path} aside, which is damaged"):
         os.rename(path, aside)
     return aside
+
+
+def _make(tmp: str, storage: Storage) -> None:
+    os.mkdir(tmp)
+    if not storage.rename:
+        write_new(os.path.join(tmp, BEGUN), b"", fsync=storage.fsync)
+    if storage.fsync:
+        sync_directory(os.path.dirname(tmp))
 
 
 def _attempt_in(name: str, step: int, storage: Storage) -> int | None:
@@ -223,7 +232,7 @@ def _attempt_in(name: str, step: int, storage: Storage) -> int | None:
 
 
 def _described(folder: str, storage: Storage) -> list[Entry]:
-    names = list(tree(folder))
+    names = [name for name in tree(folder) if name != BEGUN]
     if MANIFEST in names:
         message = f"cannot commit {folder}, because {MANIFEST} is dsup's own name"
         raise CheckpointError(message)
@@ -231,8 +240,11 @@ def _described(folder: str, storage: Storage) -> list[Entry]:
 
 
 def _make_room(final: str) -> None:
-    """Move a broken checkpoint out of the way of a new one of its step."""
+    """Move what is no checkpoint out of the way of a new one of its step."""
     if not os.path.lexists(final):
+        return
+    if is_half_of_ours(final):
+        move_to_trash(final)
         return
     objection = examine(final)
     if objection is None or objection.kind != "damaged":
@@ -240,7 +252,12 @@ def _make_room(final: str) -> None:
         raise CheckpointError(
             f"cannot write {final} again, because {because} (move it aside first)"
         )
-    move_to_trash(final)
+    aside = set_aside(final)
+    from dsup_runtime.rank_log import (
+        log,
+    )  # the aide, which never commits, is to be fast
+
+    log.warning("put %s aside, because %s", aside, objection.reason)
 
 
 def _publish(

@@ -7,6 +7,8 @@ and one that decides by itself resumes another step than the others.
 
 from __future__ import annotations
 
+from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Final
 
 from dsup_runtime import side_group
@@ -56,7 +58,7 @@ class Search:
         """
         while found := told_by_main(lambda: next(self._candidates, None)):
             checkpoint = Checkpoint(*found)
-            objections = of_all(self._objection(checkpoint.path))
+            objections = of_all(partial(self._objection, checkpoint.path))
             refusals = {
                 rank: Objection(*objection)
                 for rank, objection in enumerate(objections)
@@ -64,8 +66,7 @@ class Search:
             }
             if not refusals:
                 return checkpoint
-            if side_group.rank() == 0:
-                self._judge(checkpoint.path, refusals)
+            told_by_main(partial(self._judge, checkpoint.path, refusals))
         told_by_main(self._refuse_to_begin_anew)
         return None
 
@@ -148,8 +149,9 @@ def compare_restored(checkpoint: Checkpoint, restored: object) -> None:
     Raises:
         CheckpointError: on all ranks, if they differ.
     """
-    told = isinstance(restored, int) and not isinstance(restored, bool)
-    steps = of_all(restored if told else checkpoint.step)
+    told = isinstance(restored, Integral) and not isinstance(restored, bool)
+    step = int(restored) if told else checkpoint.step  # type: ignore[call-overload]
+    steps = of_all(lambda: step, apart=True)
     if min(steps) != max(steps):
         listed = ", ".join(f"{step} on rank {rank}" for rank, step in enumerate(steps))
         raise CheckpointError(

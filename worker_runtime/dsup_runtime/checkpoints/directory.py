@@ -14,21 +14,30 @@ given up on every rank, and the next agreed stop ends the run. Until the rename 
 that was there before is touched. ``load`` is in ``checkpoint_choice``; the rules of the
 directory itself are in ``checkpoints``, which the agent shares.
 
-With no process group, or alone in it, everything is the same and local.
+With no process group, or alone in it, everything is the same and local; but where the
+launcher started more ranks than there are in it, each would take itself for the only
+one, so they are refused. A rank that freezes is noticed (see ``phases``).
 """
 
 from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from dsup_runtime import checkpoints, deferred, heartbeat
 from dsup_runtime.checkpoints.choice import Search, compare_restored
 from dsup_runtime.checkpoints.files import CHECKSUMS, Storage
-from dsup_runtime.checkpoints.phases import meet, of_all
-from dsup_runtime.checkpoints.saving import THERE, Place, Written, opened, published
+from dsup_runtime.checkpoints.phases import meet, refuse_without_group
+from dsup_runtime.checkpoints.saving import (
+    THERE,
+    Place,
+    Written,
+    opened,
+    plain,
+    published,
+    tried,
+)
 from dsup_runtime.errors import CheckpointError, NoValidCheckpoint
 from dsup_runtime.rank_log import log
 
@@ -38,7 +47,6 @@ if TYPE_CHECKING:
     from dsup_runtime.checkpoints.listing import Checkpoint
 
 _VISIBILITY_MAX_S: Final = 1e6
-_PLAIN: Final = (bool, int, float, str)
 
 
 class Pending(Protocol):
@@ -145,33 +153,41 @@ class CheckpointDir:
                 inside. With ``wait=False`` it may return a ``Pending``: then what it
                 is to write must be copied by the time it returns.
             meta: a mapping of what JSON can hold, or an object with ``state_dict``,
-                whose numbers and words are kept; goes into the manifest.
+                whose numbers and words are kept; that of rank 0 goes into the
+                manifest, which is 16 MiB at most, as it is before the write.
             healthy: whether this rank's state is fit to resume from.
             wait: whether to return only once the checkpoint is published; else
                 ``finish`` does that.
 
         Returns:
-            The same on all ranks: whether the step is saved; with ``wait=False``,
-            whether it is being saved.
+            The same on all ranks: whether there is a checkpoint of this step, or,
+            with ``wait=False``, whether one is being written. False means that this
+            state is not on the disk: because it is sick on a rank; because a newer
+            step is there, from before a rollback, which a log line says; or because
+            something failed, which is deferred on the rank where it did. What was
+            there before stays the newest in each case.
 
         Raises:
-            CheckpointError: on all ranks, if they are at different steps.
+            CheckpointError: on all ranks, if they are at different steps, or have no
+                process group.
             PeerError: if a rank does not take part.
             Exception: at once, what ``write`` raises.
         """
-        self.finish()
+        step = _step(step)
+        self._begin("save a checkpoint")
         with heartbeat.phase("checkpoint"):
-            if not self._agreed(_step(step), healthy=healthy):
+            if not self._agreed(step, healthy=healthy):
                 return False
             self._tried = step
-            tmp = opened(self._place, step)
+            said, failure = tried(lambda: plain(meta))
+            tmp = opened(self._place, step, failure)
             if tmp == THERE:
                 self._last = step
             if not tmp:
                 return tmp == THERE
             self._pending = _pending(write(tmp))
             ended = self._pending.result if self._pending else _nothing
-            self._flight = Written(step, tmp, _plain(meta), ended)
+            self._flight = Written(step, tmp, said or {}, ended)
             return self._finished(self._flight) if wait else True
 
     def finish(self, *, wait: bool = True) -> bool:
@@ -183,13 +199,18 @@ class CheckpointDir:
 
         Returns:
             The same on all ranks: False if that save failed, or is still under way.
+
+        Raises:
+            CheckpointError: if the process group is gone.
+            PeerError: if a rank does not take part.
         """
         deferred.forbid("CheckpointDir")
         if self._flight is None:
             return True
+        refuse_without_group("finish a checkpoint")
         with heartbeat.phase("checkpoint"):
             done = self._pending is None or self._pending.done()
-            if not wait and not all(of_all(done)):
+            if not wait and not all(meet(done)):
                 return False
             return self._finished(self._flight)
 
@@ -214,11 +235,11 @@ class CheckpointDir:
             NoValidCheckpoint: on all ranks, if ``require`` and there is none.
             CheckpointError: on all ranks, if the directory cannot be read, if a newer
                 dsup wrote the newest, if there is one that only some ranks can read,
-                or if they restored different steps.
+                if they restored different steps, or if they have no process group.
             PeerError: if a rank does not take part.
             Exception: at once, what ``read`` raises.
         """
-        self.finish()
+        self._begin("load a checkpoint")
         with heartbeat.phase("checkpoint"):
             meet("load")
             search = Search(self._place)
@@ -233,6 +254,12 @@ class CheckpointDir:
                     " run begins anew)"
                 )
             return found
+
+    def _begin(self, task: str) -> None:
+        """See that all ranks can do something, with no save under way any more."""
+        deferred.forbid("CheckpointDir")
+        refuse_without_group(task)
+        self.finish()
 
     def _agreed(self, step: int, *, healthy: bool) -> bool:
         """Return whether all ranks want to save the same step, and a fit state."""
@@ -250,10 +277,12 @@ class CheckpointDir:
             return False
         if step < self._last:
             log.warning(
-                "cannot save step %d, because step %d was saved before it; that one"
-                " stays the newest until training has passed it",
+                "cannot save step %d, because step %d was saved or loaded before it and"
+                " stays the newest until training has passed it (if training ends here,"
+                " this state is lost: go on to step %d, or save it to another root)",
                 step,
                 self._last,
+                self._last + 1,
             )
             return False
         return True
@@ -276,14 +305,6 @@ def _pending(written: object) -> Pending | None:
 
 def _nothing() -> None:
     """Wait for a write that has ended."""
-
-
-def _plain(meta: Any) -> dict[str, object]:  # noqa: ANN401 (the caller's)
-    """Return what the manifest keeps of the caller's word on the state."""
-    if meta is None or isinstance(meta, Mapping):
-        return dict(meta or {})
-    state = meta.state_dict()
-    return {name: value for name, value in state.items() if isinstance(value, _PLAIN)}
 
 
 def _step(step: int) -> int:

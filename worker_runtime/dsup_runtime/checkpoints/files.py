@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 import zlib
@@ -24,6 +25,10 @@ Entry: TypeAlias = dict[str, Any]
 
 CHECKSUMS: Final = ("crc32", "sha256", "none")
 JSON_MAX_BYTES: Final = 16 << 20
+"""Longest file of dsup's own in a checkpoint: no longer one is written or read."""
+
+DEPTH_MAX: Final = 100
+"""So many directories may lie in each other below that of a checkpoint."""
 
 _CHUNK_BYTES: Final = 1 << 20
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -65,9 +70,16 @@ def tree(folder: str, prefix: str = "") -> Iterator[str]:
     """Yield the names of all files below a directory, relative to it, in order.
 
     Raises:
-        CheckpointError: at anything that is neither a file nor a directory.
+        CheckpointError: at anything that is neither a file nor a directory, and at
+            what lies too deep.
         OSError: if a directory cannot be read.
     """
+    if prefix.count("/") > DEPTH_MAX:
+        message = (
+            f"cannot commit {folder}, because {prefix[:100]}... lies deeper than"
+            f" {DEPTH_MAX} directories (write a flatter tree)"
+        )
+        raise CheckpointError(message)
     with os.scandir(os.path.join(folder, prefix)) as entries:
         ordered = sorted(entries, key=lambda entry: entry.name)
     for entry in ordered:
@@ -124,6 +136,31 @@ def read_capped(path: str) -> bytes:
         data = file.read(JSON_MAX_BYTES + 1)
     if len(data) > JSON_MAX_BYTES:
         raise OSError(errno.EFBIG, f"larger than {JSON_MAX_BYTES} bytes", path)
+    return data
+
+
+def packed(value: object, *, task: str, what: str) -> bytes:
+    """Return something as JSON that ``read_capped`` and a reader will take back.
+
+    Args:
+        value: it.
+        task: what it is needed for: cannot TASK, because.
+        what: what in it may be the trouble.
+
+    Raises:
+        CheckpointError: if JSON cannot hold it, or it is too large.
+    """
+    try:
+        data = json.dumps(value, allow_nan=False, indent=1).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"cannot {task}, because JSON cannot hold its {what}: {error}"
+        raise CheckpointError(message) from error
+    if len(data) > JSON_MAX_BYTES:
+        raise CheckpointError(
+            f"cannot {task}, because with its {what} it has {len(data)} bytes of JSON"
+            f" and {JSON_MAX_BYTES} are the most that is read (write them to a file of"
+            " the state)"
+        )
     return data
 
 

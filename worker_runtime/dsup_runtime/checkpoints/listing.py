@@ -16,6 +16,12 @@ LATEST: Final = "latest"
 PINNED: Final = "pinned"
 """A file of this name in a checkpoint keeps it for good."""
 
+BEGUN: Final = ".dsup-begun"
+"""On a store without a rename, a directory with this file in it is dsup's own.
+
+Without it, one that has no manifest may be anybody's, and is never deleted.
+"""
+
 TMP_NAME: Final = re.compile(r"\.tmp-([0-9]{8,18})-([0-9]{1,9})")
 
 _STEP_NAME: Final = re.compile(r"step-([0-9]{8,18})")
@@ -58,6 +64,12 @@ def temporary(home: str) -> Iterator[tuple[str, tuple[int, int]]]:
     for name in os.listdir(home):
         if match := TMP_NAME.fullmatch(name):
             yield name, (int(match[1]), int(match[2]))
+
+
+def is_half_of_ours(path: str) -> bool:
+    """Return whether a directory is a checkpoint of dsup's that was never published."""
+    begun = os.path.lexists(os.path.join(path, BEGUN))
+    return begun and not is_published(path)
 
 
 def is_published(path: str) -> bool:

@@ -21,6 +21,7 @@ from dsup_runtime.checkpoints.files import (
     CHECKSUMS,
     Entry,
     Storage,
+    packed,
     read_capped,
     read_through,
     sync_tree,
@@ -35,7 +36,7 @@ FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 
 _NOT_A_FILE: Final = (
-    *(errno.EINVAL, errno.EFBIG, errno.EISDIR),
+    *(errno.EINVAL, errno.EISDIR),
     *(errno.ELOOP, errno.ENOTDIR, errno.ENXIO),
 )
 
@@ -89,7 +90,8 @@ def write_manifest(folder: str, contents: Contents, storage: Storage) -> None:
     """Write the manifest of a directory whose files are there, and flush the tree.
 
     Raises:
-        CheckpointError: if there is nothing in it, or JSON cannot hold its meta.
+        CheckpointError: if there is nothing in it, or JSON cannot hold its meta, or
+            the manifest would be larger than what is read.
         OSError: if something cannot be written or flushed.
     """
     if not contents.files:
@@ -106,14 +108,10 @@ def write_manifest(folder: str, contents: Contents, storage: Storage) -> None:
         "files": contents.files,
         "meta": dict(contents.meta),
     }
-    try:
-        text = json.dumps(manifest, allow_nan=False, indent=1)
-    except (TypeError, ValueError) as error:
-        message = f"cannot commit {folder}, because JSON cannot hold its meta: {error}"
-        raise CheckpointError(message) from error
+    data = packed(manifest, task=f"commit {folder}", what="meta and list of files")
     if storage.fsync:
         sync_tree(folder)
-    write_new(os.path.join(folder, MANIFEST), text.encode(), fsync=storage.fsync)
+    write_new(os.path.join(folder, MANIFEST), data, fsync=storage.fsync)
     if storage.fsync:
         sync_directory(folder)
 
@@ -184,7 +182,10 @@ def _parsed(home: str) -> dict[str, Any]:
     except OSError as error:
         reason = f"{MANIFEST} cannot be read: {strerror(error)}"
         raise _Refused(reason, _kind(error)) from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        reason = f"{MANIFEST} cannot be read: it is nested too deeply"
+        raise _Refused(reason, "unreadable") from error
+    except ValueError as error:
         raise _Refused(f"{MANIFEST} is not JSON") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
         raise _Refused(f"{MANIFEST} is not dsup's")

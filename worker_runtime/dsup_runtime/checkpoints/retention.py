@@ -11,7 +11,7 @@ from dsup_runtime.checkpoints.listing import (
     LATEST,
     PINNED,
     Checkpoint,
-    is_published,
+    is_half_of_ours,
     newest_first,
     temporary,
 )
@@ -99,6 +99,6 @@ def _leftovers(
             yield os.path.join(home, name)
     if storage.rename:
         return
-    for found, reason in reasons:
-        if reason and found.step < newest and not is_published(found.path):
+    for found, _ in reasons:
+        if found.step < newest and is_half_of_ours(found.path):
             yield found.path

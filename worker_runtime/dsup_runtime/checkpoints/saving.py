@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from dsup_runtime import checkpoints, side_group, worker_info
-from dsup_runtime.checkpoints.files import Storage, explained
+from dsup_runtime.checkpoints.files import Storage, explained, packed
 from dsup_runtime.checkpoints.manifest import Contents, Objection, read_manifest
 from dsup_runtime.checkpoints.phases import together
 from dsup_runtime.checkpoints.retention import empty_trash, retire
-from dsup_runtime.checkpoints.shares import read_shares, wait_until_there, write_share
+from dsup_runtime.checkpoints.shares import (
+    read_shares,
+    refuse_own_names,
+    wait_until_there,
+    write_share,
+)
 from dsup_runtime.errors import CheckpointError
 from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 THERE: Final = ""
 """Stands for the directory to write to where the step is saved already."""
 
 _WHERE: Final = "saving a checkpoint"
+_PLAIN: Final = (bool, int, float, str)
 
 
 class Place(NamedTuple):
@@ -56,14 +66,59 @@ class Written(NamedTuple):
     ended: Callable[[], object]
 
 
-def opened(place: Place, step: int) -> str | None:
+def plain(meta: object) -> dict[str, object]:
+    """Return what the manifest keeps of the caller's word on the state.
+
+    A copy of now, for the caller may change his own before it is written.
+
+    Raises:
+        CheckpointError: if it says nothing that a manifest can hold.
+    """
+    task = "save the meta of a checkpoint"
+    mapping = meta
+    if meta is None:
+        mapping = {}
+    elif callable(getattr(meta, "state_dict", None)) and not isinstance(meta, Mapping):
+        state = meta.state_dict()  # type: ignore[attr-defined]
+        mapping = {key: each for key, each in state.items() if isinstance(each, _PLAIN)}
+    if not isinstance(mapping, Mapping):
+        raise CheckpointError(
+            f"cannot {task}, because {type(meta).__name__} is neither a mapping nor"
+            " has it a state_dict (give a mapping of what JSON can hold)"
+        )
+    if side_group.rank() != 0:
+        return {}
+    copy: dict[str, object] = json.loads(packed(dict(mapping), task=task, what="meta"))
+    return copy
+
+
+def tried(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """Run the caller's own code, in his own thread; return its result and its error."""
+    try:
+        return call(), None
+    except Exception as error:  # noqa: BLE001 (raised in the phase that follows)
+        return None, error
+
+
+def opened(place: Place, step: int, failure: Exception | None = None) -> str | None:
     """Have rank 0 make the directory for a step, and wait until all ranks see it.
+
+    Args:
+        place: where.
+        step: the step.
+        failure: what speaks against it on this rank, before anything is made.
 
     Returns:
         The same on all ranks: its path; THERE if the step is saved already; None if
         there can be none.
     """
-    told = together(_WHERE, lambda: _make(place, step))
+
+    def make() -> str | None:
+        if failure is not None:
+            raise failure
+        return _make(place, step)
+
+    told = together(_WHERE, make)
     if told is None:
         return None
     folder = str(told[0])
@@ -80,8 +135,12 @@ def published(place: Place, written: Written) -> bool:
     """
     rank, ranks = side_group.rank(), side_group.size()
 
+    _, failure = tried(written.ended)
+
     def end() -> None:
-        written.ended()
+        if failure is not None:
+            raise failure
+        refuse_own_names(written.folder)
 
     def share() -> None:
         write_share(written.folder, rank, ranks, place.storage)
@@ -91,7 +150,9 @@ def published(place: Place, written: Written) -> bool:
             _publish(place, written, ranks)
 
     # Each part ends on all ranks before the next begins on one.
-    return all(together(_WHERE, part) for part in (end, share, publish))
+    return all(
+        together(_WHERE, part, apart=part is end) for part in (end, share, publish)
+    )
 
 
 def _make(place: Place, step: int) -> str | None:

@@ -1,9 +1,10 @@
 """Each rank's part of a checkpoint: the files it answers for, and what it says of them.
 
 Every file has exactly one owner, told by its name alone: the rank whose number is in it
-(``__3_0.distcp``, ``mp_rank_03``, ``rank-3.pt``), else rank 0. So the ranks share the
-work of flushing and summing without talking to each other, and share it again when they
-load, although there may be more or fewer of them by then.
+(``__3_0.distcp``, ``mp_rank_03``, ``rank-3.pt``, ``random_states_3.pkl``), else rank 0:
+``model_3.safetensors`` is the third of several models to accelerate, and rank 0's. So
+the ranks share the work of flushing and summing without talking to each other, and
+share it again when they load, although there may be more or fewer of them by then.
 
 A rank's answer is ``rank-00003.json`` in the checkpoint: ``format``, ``rank``,
 ``world_size`` and ``files`` as in the manifest, which rank 0 makes of all of them.
@@ -22,9 +23,11 @@ from dsup_runtime.checkpoints.files import (
     Storage,
     describe,
     explained,
+    packed,
     read_capped,
     tree,
 )
+from dsup_runtime.checkpoints.listing import BEGUN
 from dsup_runtime.checkpoints.manifest import FORMAT, MANIFEST
 from dsup_runtime.disk import write_new
 from dsup_runtime.errors import CheckpointError
@@ -32,7 +35,9 @@ from dsup_runtime.errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_NUMBER: Final = re.compile(r"(?:__|rank[-_=]?)0*([0-9]{1,9})(?![0-9])")
+_NUMBER: Final = re.compile(
+    r"(?:__|rank[-_=]?|(?:rng|random)_states?_)0*([0-9]{1,9})(?![0-9])"
+)
 _OWN_NAME: Final = re.compile(r"rank-[0-9]{5,9}\.json")
 _LOOK_AGAIN_S: Final = 0.05
 
@@ -55,7 +60,22 @@ def rank_file(rank: int) -> str:
 
 def is_own(name: str) -> bool:
     """Return whether a name in a checkpoint is one of dsup's own."""
-    return name == MANIFEST or bool(_OWN_NAME.fullmatch(name))
+    return name in (MANIFEST, BEGUN) or bool(_OWN_NAME.fullmatch(name))
+
+
+def refuse_own_names(folder: str) -> None:
+    """See that no state file has a name of dsup's, before a rank writes such a file.
+
+    Raises:
+        CheckpointError: if one has.
+    """
+    with explained(f"commit {folder}"):
+        names = set(os.listdir(folder)) - {BEGUN}
+    if taken := sorted(filter(is_own, names)):
+        raise CheckpointError(
+            f"cannot commit {folder}, because {taken[0]} is dsup's own name"
+            " (write the state to another file)"
+        )
 
 
 def write_share(folder: str, rank: int, ranks: int, storage: Storage) -> None:
@@ -71,15 +91,14 @@ def write_share(folder: str, rank: int, ranks: int, storage: Storage) -> None:
         CheckpointError: if that cannot be done.
     """
     with explained(f"write the checkpoint in {folder}"):
-        names = [name for name in tree(folder) if not _is_written_now(name, folder)]
         files = [
             describe(folder, name, storage)
-            for name in names
-            if owner(name, ranks) == rank
+            for name in tree(folder)
+            if not is_own(name) and owner(name, ranks) == rank
         ]
         told = {"format": FORMAT, "rank": rank, "world_size": ranks, "files": files}
-        path = os.path.join(folder, rank_file(rank))
-        write_new(path, json.dumps(told, indent=1).encode(), fsync=storage.fsync)
+        data = packed(told, task=f"commit {folder}", what="list of files")
+        write_new(os.path.join(folder, rank_file(rank)), data, fsync=storage.fsync)
 
 
 def read_shares(folder: str, ranks: int, *, visible_within_s: float) -> list[Entry]:
@@ -147,16 +166,6 @@ def wait_until_there(
         wait(_LOOK_AGAIN_S)
         if os.path.isdir(home) and name in os.listdir(home):
             return
-
-
-def _is_written_now(name: str, folder: str) -> bool:
-    """Tell dsup's own files of this moment from state files of the same name."""
-    if name == MANIFEST:
-        raise CheckpointError(
-            f"cannot commit {folder}, because {name} is dsup's own name"
-            " (write the state to another file)"
-        )
-    return is_own(name)
 
 
 def _parsed(path: str, rank: int, ranks: int) -> list[Entry]:

@@ -7,10 +7,12 @@ and does not come to its end: half a checkpoint is none, and the kill would be s
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _WRITE_MAX_S: Final = 5.0
 _FLUSH_MAX_S: Final = 1.0
+_GIVE_UP_MAX_S: Final = 1.0
 
 
 class Ending:
@@ -43,6 +46,7 @@ class Ending:
         self._reporting = Reporting(reporter if info.is_main else None)
         self._grace = Grace(self.expire)
         self._once = threading.Lock()
+        self._told: Outcome | None = None
 
     def start(self) -> None:
         """Start the reporter."""
@@ -62,19 +66,28 @@ class Ending:
         Args:
             result: how the run ended.
             error: what goes on to be raised; None if nothing is.
+
+        Raises:
+            KeyboardInterrupt: if it was told not to wait for the end of a success.
         """
         if not self._once.acquire(blocking=False):
             threading.Event().wait()  # the grace is over, and its thread ends us
         try:
             if isinstance(error, Exception):
                 raised_note.tell(error)
-            if result.status == "FAILED":
+            if result.exit_code == outcome.EXIT_FAILED or result.status == "FAILED":
                 heartbeat.tell_failure(own=result.rank == self._info.rank)
-            records.tell(result)
+            self._tell(result)
             trouble = groups.cut_off(self.left_s(groups.DESTROY_MAX_S))
             if trouble is not None:
                 log.warning("%s", outcome.describe(trouble))
             self._put_down(result, error)
+        except KeyboardInterrupt as again:
+            if error is not None:  # that ends the process too, as it was told
+                self._hurry(result, error)
+                return
+            self._hurry(self._of(again), again)
+            raise
         finally:
             self._grace.end()
 
@@ -97,17 +110,52 @@ class Ending:
         if not self._once.acquire(blocking=False):
             return  # it ends already: it has what is left of the time
         log.error("cannot stop in time, because the main thread is here:\n%s", _where())
-        first = deferred.first()
-        if first is None:
-            result = outcome.stopped("not stopped in time", step=heartbeat.last_step())
-        else:
-            result = outcome.of_error(
-                first.error, rank=self._info.rank, step=first.step
-            )
-        records.tell(result)
-        self._put_down(result, None if first is None else first.error)
+        result, error = self._cut_short("not stopped in time")
+        self._tell(result)
+        self._put_down(result, error)
         BoundedCall(_flush, name="dsup-flush").ended_within(_FLUSH_MAX_S)
         os._exit(result.exit_code)
+
+    def give_up(self) -> None:
+        """Put down that a signal ends the process now; to be called in its handler."""
+        if self._told is None or self._told.status == "FINISHED":
+            outcome.mark_ended()
+            self._hurry(*self._cut_short("told to end at once"))
+
+    def _cut_short(self, reason: str) -> tuple[Outcome, BaseException | None]:
+        """Return how a run ends that does not come to its end, and why it failed."""
+        first = deferred.first()
+        if first is None:
+            return outcome.stopped(reason, step=heartbeat.last_step()), None
+        return outcome.of_error(
+            first.error, rank=self._info.rank, step=first.step
+        ), first.error
+
+    def _of(self, error: BaseException) -> Outcome:
+        step = heartbeat.last_step()
+        return outcome.of_error(error, rank=self._info.rank, step=step)
+
+    def _tell(self, result: Outcome) -> None:
+        self._told = result
+        records.tell(result)
+
+    def _hurry(self, result: Outcome, error: BaseException | None) -> None:
+        """Tell and write an outcome within a second.
+
+        ``threading`` would wait for locks that the interrupted code may hold.
+        """
+        written = _thread.allocate_lock()
+        written.acquire()
+
+        def write() -> None:
+            with suppress(Exception):
+                records.put_down(result, error, self._info)
+            written.release()
+
+        self._tell(result)
+        with suppress(RuntimeError):  # no thread is to be had any more
+            _thread.start_new_thread(write, ())
+            written.acquire(timeout=_GIVE_UP_MAX_S)
 
 
 def _grace_s(info: Info) -> float:

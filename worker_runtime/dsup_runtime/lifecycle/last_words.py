@@ -1,6 +1,8 @@
-"""What the ranks tell each other before they part: the errors that each has deferred.
+"""What the ranks tell each other before they part: deferred errors, and wishes to stop.
 
-The first of the run is the one of the lowest step, then of the lowest rank.
+The first error of the run is the one of the lowest step, then of the lowest rank. A
+stop that no check has decided, because the loop had come to its end when it was asked
+for, is decided here: all ranks end as that one would have them.
 """
 
 from __future__ import annotations
@@ -8,8 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsup_runtime import deferred, side_group
+from dsup_runtime.contract import STOP_KINDS
 from dsup_runtime.errors import PeerError
 from dsup_runtime.lifecycle import outcome
+from dsup_runtime.stop import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,8 +57,8 @@ def own(rank: int) -> list[Report]:
     return [
         Report(
             rank,
-            kept.where[:_TEXT_MAX_CHARS],
-            type(kept.error).__name__,
+            outcome.text_of(kept.where)[:_TEXT_MAX_CHARS],
+            outcome.name_of(kept.error),
             outcome.text_of(kept.error)[:_TEXT_MAX_CHARS],
             kept.step,
         )
@@ -62,22 +66,41 @@ def own(rank: int) -> list[Report]:
     ]
 
 
-def exchange(reports: Sequence[Report], *, timeout_s: float) -> list[Report]:
-    """Return every rank's reports, the first of the run first.
+def exchange(
+    reports: Sequence[Report], wish: Stop | None, *, agreed: bool, timeout_s: float
+) -> tuple[list[Report], Stop | None]:
+    """Return every rank's reports, the first of the run first, and the stop for all.
 
     Args:
         reports: this rank's.
+        wish: the stop that this rank knows or wants.
+        agreed: whether a check has decided it; then it goes before what is wanted.
         timeout_s: how long to wait for the others, seconds.
 
     Raises:
         PeerError: if a rank does not take part in time, or has gone.
     """
-    told = side_group.exchange(list(reports), timeout_s=timeout_s)
-    if len(told) == 1:
-        return list(reports)
+    if wish is not None:  # its step is as the script gave it
+        wish = wish._replace(step=outcome.whole(wish.step) or 0)
+    if side_group.size() == 1:
+        return list(reports), wish
+    mine = [list(reports), wish, agreed]
+    told = side_group.exchange(mine, timeout_s=timeout_s)
     return in_order(
-        Report(rank, *each[1:]) for rank, many in enumerate(told) for each in many
+        Report(rank, *each[1:]) for rank, (many, *_) in enumerate(told) for each in many
+    ), greatest((Stop(*stop), first) for _, stop, first in told if stop)
+
+
+def greatest(stops: Iterable[tuple[Stop, bool]]) -> Stop | None:
+    """Return the stop for all: a decided one, else of the greatest kind and least rank.
+
+    Args:
+        stops: those known or wanted, by rank, and whether each was decided.
+    """
+    ordered = max(
+        stops, key=lambda each: (each[1], STOP_KINDS.index(each[0].kind)), default=None
     )
+    return ordered[0] if ordered is not None else None
 
 
 def in_order(reports: Iterable[Report]) -> list[Report]:
@@ -111,7 +134,7 @@ def to_raise(reports: Sequence[Report], rank: int) -> Exception | None:
     else:
         return None
     for each in rest:
-        error.add_note(f"also deferred: {each}")
+        outcome.note(error, f"also deferred: {each}")
     return error
 
 

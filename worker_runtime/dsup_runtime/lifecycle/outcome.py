@@ -1,16 +1,19 @@
 """How a life of a rank ended: one value for tracker, agent and launcher alike.
 
 FINISHED  what the training was to do is done             exit 0
-KILLED    somebody ended it; resumable if it may go on     143, 130 for Ctrl-C
+KILLED    somebody ended it; resumable if it may go on     143, 130 for Ctrl-C, 1 where
+                                                           another rank was ended
 FAILED    something went wrong, here or on another rank    1, or what sys.exit said
 """
 
 from __future__ import annotations
 
+import operator
 import sys
+from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
-from dsup_runtime import heartbeat
+from dsup_runtime import contract, heartbeat
 from dsup_runtime.errors import BarrierTimeout, PeerError
 
 EXIT_FAILED: Final = 1
@@ -21,7 +24,10 @@ STRENGTH: Final = ("FINISHED", "KILLED", "FAILED")
 """What is terminal is never replaced by what stands before it here."""
 
 _TEXT_MAX_CHARS: Final = 2000
+_NAME_MAX_CHARS: Final = 200
 _FALLEN_S: Final = 0.2
+_FINISH: Final = contract.PHASES.index("finish")
+_PREEMPT: Final = contract.STOP_KINDS.index("preempt")
 _LOST: Final = "lost another rank"
 _GLOO: Final = "/gloo/transport/"  # all that gloo raises are such RuntimeErrors
 
@@ -79,10 +85,14 @@ def of_error(error: BaseException, *, rank: int, step: int | None) -> Outcome:
     if isinstance(error, SystemExit) and code in {EXIT_INTERRUPTED, EXIT_STOPPED}:
         resumable = code == EXIT_STOPPED
         return Outcome("KILLED", code, resumable, words, rank=rank, step=step)
+    if lost and blamed is not None and _was_ended(blamed):
+        return stopped(_LOST, rank=blamed, step=step)._replace(
+            exit_code=EXIT_FAILED, error=words
+        )
     return Outcome(
         "FAILED",
         code or EXIT_FAILED,
-        reason=_LOST if lost else type(error).__name__,
+        reason=_LOST if lost else name_of(error),
         error=words,
         rank=blamed,
         step=step,
@@ -100,15 +110,53 @@ def exit_code(error: BaseException) -> int:
 
 def describe(error: BaseException) -> str:
     """Return type and text of an exception, in at most 2000 characters."""
-    return f"{type(error).__name__}: {text_of(error)}"[:_TEXT_MAX_CHARS]
+    return f"{name_of(error)}: {text_of(error)}"[:_TEXT_MAX_CHARS]
 
 
-def text_of(error: BaseException) -> str:
+def text_of(error: object) -> str:
     """Return an exception's own text, whatever its class makes of ``str``."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 (a __str__ of the user's own)
+    except KeyboardInterrupt:  # as a rule of whoever sits at the terminal
+        raise
+    except BaseException:  # noqa: BLE001 (a __str__ of the user's own, even an exit)
         return "<exception str() failed>"
+
+
+def name_of(error: BaseException) -> str:
+    """Return the name of an exception's class, in at most 200 characters."""
+    return type(error).__name__[:_NAME_MAX_CHARS]
+
+
+def note(error: BaseException, text: str) -> None:
+    """Add a note to an exception, if it takes notes; never raise."""
+    with suppress(Exception):  # a __notes__ that is no list, or a class of its own mind
+        error.add_note(text)
+
+
+def whole(step: object) -> int | None:
+    """Return a step as the plain number it is; None for what is none."""
+    try:
+        return operator.index(step)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 (a script may count in anything)
+        return None
+
+
+def mark_ended() -> None:
+    """Let the other ranks see that this one was told to end; safe in a handler."""
+    page = heartbeat.own_page()
+    if page is not None and page.is_memory:
+        page.slot[contract.SLOT_PHASE] = _FINISH
+
+
+def _was_ended(slot: int) -> bool:
+    """Return whether a rank that has gone had been asked to stop, and told to end."""
+    page = heartbeat.own_page()
+    if page is None:
+        return False
+    first = contract.slot_offset(slot)
+    wanted = page.words[first + contract.SLOT_WANTED]
+    return wanted == _PREEMPT and page.words[first + contract.SLOT_PHASE] == _FINISH
 
 
 def _blamed(error: BaseException, rank: int) -> int | None:

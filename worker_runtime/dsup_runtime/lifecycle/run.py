@@ -15,7 +15,6 @@ Not covered: threads of the script's own that keep the process alive after the r
 
 from __future__ import annotations
 
-import math
 import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
@@ -25,6 +24,7 @@ from dsup_runtime.barriers import barrier
 from dsup_runtime.errors import PeerError
 from dsup_runtime.lifecycle import groups, last_words, outcome
 from dsup_runtime.lifecycle.ending import Ending
+from dsup_runtime.lifecycle.interrupts import Interrupts
 from dsup_runtime.lifecycle.signals import Handlers
 from dsup_runtime.rank_log import log
 
@@ -39,6 +39,7 @@ _EARLY_EXIT_S: Final = 5.0
 """How long sys.exit(0) waits for the others, who may wait for this rank meanwhile."""
 
 _LEAVE_MIN_S: Final = 0.5
+_LEAVE_MAX_S: Final = 1e9  # about 30 years
 _RESUMED: Final = ("preempt", "limit")
 _FAILED: Final = ("error", "peer")
 
@@ -47,7 +48,8 @@ def run(*, reporter: Reporter | None = None, leave_timeout_s: float = 60.0) -> R
     """Return the context that a training's whole life goes into, all ranks alike.
 
     Inside, SIGTERM asks for an agreed stop. A run that was stopped so, or by a time
-    limit, ends in SystemExit(143) where ``leave`` is called.
+    limit, ends in SystemExit(143) where ``leave`` is called; so does one whose loop was
+    over when it was asked to stop.
 
     Args:
         reporter: what is told of start and end; the main rank's is used.
@@ -56,10 +58,11 @@ def run(*, reporter: Reporter | None = None, leave_timeout_s: float = 60.0) -> R
     Raises:
         ValueError: if the limit is no length of time.
     """
-    if not 0 < leave_timeout_s < math.inf:  # also refuses nan
+    if not 0 < leave_timeout_s <= _LEAVE_MAX_S:  # also refuses nan
         message = (
             f"cannot wait {leave_timeout_s!r} s for the other ranks, because that is no"
-            " length of time (give leave_timeout_s seconds above 0)"
+            " length of time (give leave_timeout_s seconds above 0, at most"
+            f" {_LEAVE_MAX_S:.0f})"
         )
         raise ValueError(message)
     return Run(reporter, leave_timeout_s)
@@ -73,7 +76,9 @@ class Run:
         self._pid = 0
         self._leave_timeout_s = leave_timeout_s
         self._ending = Ending(self._info, reporter)
-        self._handlers = Handlers(self._ending.begin_grace, self._ending.expire)
+        self._handlers = Handlers(
+            self._ending.begin_grace, self._ending.expire, self._ending.give_up
+        )
         self._phase = ExitStack()
         self._left = False
         self.begun = False
@@ -133,24 +138,26 @@ class Run:
             return
         self._left = True
         self._phase.enter_context(heartbeat.phase("finish"))
-        asked = stop.agreed()
-        if asked is not None and asked.kind in _RESUMED:
-            self._ending.begin_grace()
-        error, end = self._part(asked, timeout_s)
+        self._handlers.ask_no_more()  # no rank would hear of it any more
+        error, end = self._part(timeout_s)
         self._verdict = error, end
         if error is not None:
             raise error
 
-    def _part(
-        self, asked: Stop | None, timeout_s: float
-    ) -> tuple[BaseException | None, Outcome]:
+    def _part(self, timeout_s: float) -> tuple[BaseException | None, Outcome]:
         """Meet, exchange, destroy; return what to raise, and the outcome it means."""
         reports = last_words.own(self._info.rank)
+        asked, agreed = stop.wish(), stop.agreed() is not None
+        if asked is not None and asked.kind in _RESUMED:
+            self._ending.begin_grace()
         alone: Exception | None = None
         try:
             limit_s = max(self._ending.left_s(timeout_s), _LEAVE_MIN_S)
             barrier("run.leave", timeout_s=limit_s)
-            reports = last_words.exchange(reports, timeout_s=limit_s)
+            reports, asked = last_words.exchange(
+                reports, asked, agreed=agreed, timeout_s=limit_s
+            )
+            stop.conclude(asked)
             stop.drain(timeout_s=min(limit_s, stop.DRAIN_S))
         except Exception as fault:  # noqa: BLE001 (the groups have to go all the same)
             alone = fault
@@ -163,7 +170,7 @@ class Run:
             return self._end_of(asked, alone)
         for other in (alone, trouble):
             if other is not None:
-                error.add_note(outcome.describe(other))
+                outcome.note(error, outcome.describe(other))
         return error, last_words.verdict(reports)
 
     def _end_of(
@@ -175,6 +182,7 @@ class Run:
         if asked is None:
             return None, outcome.finished(step=heartbeat.last_step())
         if asked.kind in _RESUMED:
+            self._ending.begin_grace()  # it may have been asked for elsewhere
             end = outcome.stopped(asked.reason, rank=asked.rank, step=asked.step)
             return SystemExit(end.exit_code), end
         if asked.kind in _FAILED:
@@ -194,8 +202,10 @@ class Run:
 
     def _end(self, error: BaseException | None) -> None:
         try:
-            self._ending.end(self._outcome_of(error), error)
-            deferred.clear()
+            with Interrupts():
+                self._handlers.ask_no_more()
+                self._ending.end(self._outcome_of(error), error)
+                deferred.clear()
         finally:
             self._phase.close()
             self._handlers.restore()
@@ -205,10 +215,11 @@ class Run:
 class _Open:
     """The run this process is in; there is one at a time."""
 
-    __slots__ = ("run",)
+    __slots__ = ("later", "run")
 
     def __init__(self) -> None:
         self.run: Run | None = None
+        self.later = False
 
     def enter(self, run: Run) -> None:
         """Let a run begin, once, and in no other.
@@ -224,6 +235,9 @@ class _Open:
             )
         self.run = run
         run.begun = True
+        if self.later:  # what was asked for before the first one is asked of it
+            stop.begin_anew()
+        self.later = True
 
     def leave(self) -> None:
         """Let the next run begin."""

@@ -47,12 +47,16 @@ class Handlers:
         on_stuck: called in a thread of its own where the handler cannot run, because
             the main thread waits in C code, and the loop has not begun yet: there is
             nothing to be saved.
+        on_end: called within the handler where the signal ends the process now.
     """
 
     __slots__ = (
         "_alarm",
+        "_asks",
+        "_checks",
         "_first_s",
         "_mask",
+        "_on_end",
         "_on_stop",
         "_on_stuck",
         "_pid",
@@ -60,10 +64,16 @@ class Handlers:
     )
 
     def __init__(
-        self, on_stop: Callable[[], None], on_stuck: Callable[[], None]
+        self,
+        on_stop: Callable[[], None],
+        on_stuck: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         self._on_stop = on_stop
         self._on_stuck = on_stuck
+        self._on_end = on_end
+        self._asks = True
+        self._checks = stop.checks()
         self._alarm = Alarm((), self._unanswered)
         self._first_s: float | None = None
         self._previous: dict[signal.Signals, Previous] = {}
@@ -93,6 +103,10 @@ class Handlers:
             if signal.getsignal(signum) == self._handle:
                 signal.signal(signum, previous)
 
+    def ask_no_more(self) -> None:
+        """Let a signal ask no rank to stop: the time until the kill runs, no more."""
+        self._asks = False
+
     def hold(self) -> None:
         """Let the signals wait in the kernel: at a fork Python would lose them."""
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._previous)
@@ -119,19 +133,24 @@ class Handlers:
         now_s = monotonic()
         if self._first_s is None:
             self._first_s = now_s
-            stop.request_stop(signal.Signals(signum).name, kind="preempt")
-            self._on_stop()
+            self._stop(signum)
             if callable(previous):
                 previous(signum, frame)
         elif now_s - self._first_s >= _SAME_S:
+            if not callable(previous):
+                self._on_end()
             _as_before(signum, frame, previous)
 
     def _unanswered(self, signum: int) -> None:
         """Answer for the handler: end at once, or let the grace begin."""
-        if stop.checks() == 0:
+        if self._asks and stop.checks() == self._checks:
             self._on_stuck()
-            return
-        stop.request_stop(signal.Signals(signum).name, kind="preempt")
+        else:
+            self._stop(signum)
+
+    def _stop(self, signum: int) -> None:
+        if self._asks:
+            stop.request_stop(signal.Signals(signum).name, kind="preempt")
         self._on_stop()
 
 

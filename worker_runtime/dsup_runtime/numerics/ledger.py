@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import reprlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dsup_runtime import deferred, side_group, worker_info
 from dsup_runtime.errors import DropBudgetExceeded
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from dsup_runtime.numerics.dead_letters import DeadLetters
     from dsup_runtime.numerics.drop_budget import DropLimits
     from dsup_runtime.numerics.result import Verdict
+
+BATCH_MAX_CHARS: Final = 80
+"""What a log line says of a batch id; its dead letter has more."""
 
 _WORDS = {
     "loss": "the loss of rank {bad_rank} is not finite",
@@ -80,23 +84,24 @@ class Ledger:
         if verdict.reason != "rollback":  # the failures were counted, then it came
             self.failures += 1
             self.last = _WORDS[verdict.reason or ""].format(**verdict._asdict())
-            self._tell(step, norm, loss)
+            self._tell(step, norm, loss, _in_short(batch_id))
         if self._letters is not None:
             letter = {"step": step, **verdict._asdict(), "norm": norm, "loss": loss}
             self._letters.write(_rank(), {"batch_id": batch_id, **letter, **_origin()})
         self._spend(dropped=True)
 
-    def _tell(self, step: int, norm: float, loss: float) -> None:
+    def _tell(self, step: int, norm: float, loss: float, batch: str) -> None:
         # One line a step is enough: from rank 0, and from those who brought it about.
         told = _rank() == 0 or not math.isfinite(loss)
         log.log(
             logging.WARNING if told else logging.INFO,
             "step %d is skipped on all ranks, because %s (norm %g, loss of this rank"
-            " %g, %d in a row)",
+            " %g%s, %d in a row)",
             step,
             self.last,
             norm,
             loss,
+            batch and f", its batch {batch}",
             self.failures,
         )
 
@@ -113,6 +118,20 @@ class Ledger:
             " dead letters name the batches; or raise drop_stop)"
         )
         deferred.keep(error, where="StepGuard")
+
+
+def _in_short(batch_id: object) -> str:
+    """Return what names a batch: both ends of a string, the beginning of a list."""
+    if batch_id is None:
+        return ""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = BATCH_MAX_CHARS
+    try:
+        text = short.repr(batch_id)
+    except Exception:  # noqa: BLE001 (the caller's own object may raise anything)
+        text = f"<{type(batch_id).__name__}>"
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(printable.split())[:BATCH_MAX_CHARS]
 
 
 def _rank() -> int:

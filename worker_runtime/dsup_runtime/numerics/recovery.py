@@ -1,10 +1,15 @@
-"""When a healthy state is kept, and how often it may be gone back to."""
+"""When a healthy state is kept, and how often it may be gone back to.
+
+A state is healthy if its step was applied and no buffer of any rank holds a NaN.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from dsup_runtime import side_group
 from dsup_runtime.errors import NumericsError
+from dsup_runtime.numerics.buffers import names_of, spoiled
 from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:
@@ -13,13 +18,14 @@ if TYPE_CHECKING:
     from dsup_runtime.numerics.ledger import Ledger
     from dsup_runtime.numerics.snapshot import Snapshot
 
-_NAMES_MAX: Final = 200
+_AGREE_TIMEOUT_S: Final = 60.0
 
 
 class Recovery:
     """Snapshots of a guarded loop, and the rollbacks to them.
 
     Args:
+        model: whose buffers are minded, besides those of modules in the snapshot.
         snapshot: what is kept; None: nothing, so that nothing can be gone back to.
         max_rollbacks: how many rollbacks within the window, >= 0.
         window: steps.
@@ -28,10 +34,22 @@ class Recovery:
         ValueError: if ``max_rollbacks`` is no such number.
     """
 
-    __slots__ = ("_max_rollbacks", "_rollbacks", "_snapshot", "_window")
+    __slots__ = (
+        "_begun",
+        "_max_rollbacks",
+        "_modules",
+        "_rollbacks",
+        "_snapshot",
+        "_told",
+        "_window",
+    )
 
     def __init__(
-        self, snapshot: Snapshot | None, max_rollbacks: int, window: int
+        self,
+        model: nn.Module,
+        snapshot: Snapshot | None,
+        max_rollbacks: int,
+        window: int,
     ) -> None:
         if not max_rollbacks >= 0:  # also refuses nan
             raise ValueError(
@@ -42,51 +60,77 @@ class Recovery:
         self._max_rollbacks = max_rollbacks
         self._window = window
         self._rollbacks: list[int] = []
+        self._modules = {"": model} | (snapshot.modules if snapshot else {})
+        self._begun = False
+        self._told: set[str] = set()
+
+    def due(self, ledger: Ledger, *, one_open: bool) -> bool:
+        """Return whether the step that was just done is to be kept if it was applied.
+
+        Args:
+            ledger: tells of the steps so far.
+            one_open: whether it does not know yet what became of that step.
+        """
+        if self._snapshot is None:
+            return False
+        first = not self._begun and not self._snapshot.steps
+        enough = 1 if first else self._snapshot.every
+        return ledger.healthy + one_open >= enough
 
     def keep(self, step: int, ledger: Ledger) -> None:
-        """Keep the state if it is time, and if the last step that is known was good.
+        """Keep the state, unless a rank has a NaN in a buffer; all ranks together.
 
         Args:
-            step: the step that was just done.
-            ledger: tells of the steps so far; begins anew with a snapshot.
+            step: the step that was just done, and is known to have been applied.
+            ledger: begins anew: the next one is due ``every`` steps from here.
         """
-        kept = self._snapshot
-        if kept is None or ledger.failures or not ledger.healthy:
-            return
-        if not kept.steps or ledger.healthy >= kept.every:
-            kept.take(step)
-            ledger.begin_anew()
+        if self._snapshot is not None and self.whole(step):
+            self._snapshot.take(step)
+        self._begun = True
+        ledger.begin_anew()
 
-    def heal(self, step: int, model: nn.Module) -> None:
-        """Take back what a skipped step's forward pass left in the model's buffers.
-
-        Skipping an update does not undo that batch norm has averaged a NaN. Buffers are
-        a matter of each rank: nothing here is agreed.
+    def whole(self, step: int) -> bool:
+        """Return whether no rank has a NaN in a buffer that it cannot take back.
 
         Args:
-            step: the step that was skipped.
-            model: whose buffers.
+            step: the last step, for people.
+
+        Raises:
+            PeerError: if another rank does not ask.
         """
-        spoiled = {
-            name: buffer
-            for name, buffer in model.named_buffers()
-            if bool(buffer.isnan().any())  # an inf may be meant: masks hold them
-        }
-        if not spoiled:
-            return
-        restored = 0
-        if self._snapshot is not None:
-            restored = self._snapshot.restore_tensors(spoiled.values())
-        names = ", ".join(spoiled)[:_NAMES_MAX]
-        if restored < len(spoiled):
+        left = int(not self.heal(step))
+        return side_group.reduce_max([left], timeout_s=_AGREE_TIMEOUT_S) == [0]
+
+    def heal(self, step: int) -> bool:
+        """Take back what a bad forward pass left in buffers.
+
+        Buffers are a matter of each rank: nothing here is agreed.
+
+        Args:
+            step: the last step, for people.
+
+        Returns:
+            Whether none of this rank's holds a NaN now.
+        """
+        found = spoiled(self._modules)
+        left = found
+        if found and self._snapshot is not None:
+            self._snapshot.restore_tensors(found.values())
+            left = spoiled(self._modules)
+        if healed := found.keys() - left.keys():
+            names = names_of(sorted(healed))
+            log.warning("step %d: the buffers %s are as they were kept", step, names)
+        if left.keys() - self._told:
             log.warning(
                 "cannot undo what step %d left in the buffers %s, because there is no"
-                " snapshot of them (give StepGuard one with the model in it)",
+                " snapshot of them; until they are finite again no state is healthy,"
+                " none is kept, and none saved (give StepGuard a snapshot with the"
+                " model in it, or see to them: reset_running_stats() of batch norm)",
                 step,
-                names,
+                names_of(left),
             )
-        else:
-            log.warning("step %d: the buffers %s are as they were kept", step, names)
+        self._told = set(left)
+        return not left
 
     def roll_back(self, count: int, step: int, ledger: Ledger) -> None:
         """Put the state back to a snapshot.

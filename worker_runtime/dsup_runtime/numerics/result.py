@@ -62,7 +62,15 @@ class Reading:
         loss: sum of this rank's losses since the last step, no dimensions.
     """
 
-    __slots__ = ("_event", "_pair", "device_pair", "norms", "parameters", "total")
+    __slots__ = (
+        "_event",
+        "_numbers",
+        "_pair",
+        "device_pair",
+        "norms",
+        "parameters",
+        "total",
+    )
 
     def __init__(
         self, parameters: Sequence[Tensor], norms: Tensor, total: Tensor, loss: Tensor
@@ -75,6 +83,7 @@ class Reading:
         self.device_pair = torch.stack([total.to(loss), loss])
         self._pair = self.device_pair
         self._event: torch.cuda.Event | None = None
+        self._numbers: tuple[float, float] | None = None
 
     def send(self) -> None:
         """Start the copy to the host, which nobody waits for before it is read."""
@@ -89,11 +98,13 @@ class Reading:
             self._event.record()
 
     def norm_and_loss(self) -> tuple[float, float]:
-        """Return both, waiting for the device if it has not come so far."""
-        if self._event is not None:
-            self._event.synchronize()
-        norm, loss = self._pair.tolist()
-        return norm, loss
+        """Return both; the first time waits for the device if need be."""
+        if self._numbers is None:
+            if self._event is not None:
+                self._event.synchronize()
+            norm, loss = self._pair.tolist()
+            self._numbers = norm, loss
+        return self._numbers
 
     def finite(self) -> bool:
         """Return whether the step could be applied, waiting as above."""
@@ -116,7 +127,8 @@ class StepResult:
     known on the host one step later; what is asked before waits for the device.
 
     Attributes:
-        step: how many steps were tried, this one included.
+        step: its number: that of the last ``beat``; without one how many steps were
+            tried, this one included.
         grad_norm: norm of all gradients before clipping, on their device, no
             dimensions; None if nothing was measured.
         rolled_back: whether the state is now that of a snapshot.

@@ -24,7 +24,7 @@ from dsup_runtime.numerics import random_state, state_copy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from dsup_runtime.numerics.state_copy import Tree
 
@@ -93,6 +93,14 @@ class Snapshot:
     def steps(self) -> tuple[int, ...]:
         """The steps that there are snapshots of, oldest first."""
         return tuple(step for step, _ in self._taken)
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """What is kept of it that has buffers, by name: the model, an average of it."""
+        from torch import nn
+
+        kept = self._state.items()
+        return {name: each for name, each in kept if isinstance(each, nn.Module)}
 
     def take(self, step: int) -> None:
         """Copy the state as it is now; call it only while the state is healthy.

@@ -78,8 +78,9 @@ class StepGuard:
             than once count as often: the verdict is right, clipping stricter.
 
     Raises:
-        ValueError: if a limit cannot be one, or ``groups`` are to share a GradScaler
-            (each stage would have a scale of its own).
+        ValueError: if a limit cannot be one, the optimizer has no parameters, or
+            ``groups`` are to share a GradScaler (each stage would have a scale of its
+            own).
     """
 
     def __init__(  # noqa: PLR0913 (each is a setting of its own, given by name)
@@ -111,7 +112,7 @@ class StepGuard:
         self._max_norm = max_norm
         self._patience = patience
         self._groups = tuple(groups)
-        self._recovery = Recovery(snapshot, max_rollbacks, window)
+        self._recovery = Recovery(model, snapshot, max_rollbacks, window)
         limits = DropLimits(
             warn=drop_warn, stop=drop_stop, window=window, min_attempts=min_attempts
         )
@@ -147,7 +148,8 @@ class StepGuard:
 
         Args:
             batch_id: what names the batch in a dead letter: anything JSON can hold,
-                tensors too; of anything else the beginning of its ``repr``.
+                tensors too; of anything else the beginning of its ``repr``. A warning
+                has it in short.
 
         Raises:
             NumericsError: if steps fail in a row and there is nothing to go back to, or
@@ -165,22 +167,29 @@ class StepGuard:
             result = self._attempt(gradients, batch_id)
         else:
             result = self._nothing_to_apply()
+        due = self._recovery.due(self._ledger, one_open=self._late is not None)
+        if due:  # once in a while a fused step is waited for, as the copy of it is
+            self._settle()
         if self._ledger.failures >= self._patience:
             self._recovery.roll_back(self._count, self._step, self._ledger)
             result.rolled_back = True
         self._optimizer.zero_grad(set_to_none=True)
         self._loss.zero_()
-        self._recovery.keep(self._step, self._ledger)
+        if due and result.verdict == APPLIED:
+            self._recovery.keep(self._step, self._ledger)
         return result
 
     @property
     def healthy(self) -> bool:
-        """Whether the last step was no failure: only then is the state worth a save.
+        """Whether the state is worth a save.
+
+        That is if the last step was no failure, and no buffer of any rank holds a NaN
+        that a bad batch left there. What a snapshot has of them is put back first.
 
         The same on all ranks, who must ask together; waits for the device.
         """
         self._settle()
-        return self._ledger.failures == 0
+        return self._ledger.failures == 0 and self._recovery.whole(self._step)
 
     def _attempt(self, gradients: Gradients, batch_id: object) -> StepResult:
         if self._scaler is not None:
@@ -253,7 +262,7 @@ class StepGuard:
             self._ledger.scaled_down()
         else:
             self._ledger.dropped(late.result.step, verdict, numbers, late.batch_id)
-            self._recovery.heal(late.result.step, self._model)
+        self._recovery.heal(late.result.step)
 
     def _nothing_to_apply(self) -> StepResult:
         if not self._idle:
@@ -285,7 +294,13 @@ def _zero_beside(optimizer: Optimizer) -> Tensor:
     """Return a zero, where the first parameter is, for the sum of losses."""
     import torch
 
-    first = next(each for group in optimizer.param_groups for each in group["params"])
+    params = (each for group in optimizer.param_groups for each in group["params"])
+    first = next(params, None)
+    if first is None:
+        raise ValueError(
+            "cannot guard this optimizer, because it has no parameters (give it those"
+            " of the model, frozen ones too if a rank trains nothing)"
+        )
     return torch.zeros((), dtype=torch.float32, device=first.device)
 
 
