@@ -328,17 +328,3 @@ print(threading.active_count(), int("dsup_runtime.page_carriers" in sys.modules)
     _, told, _ = start(agent, script).finish()
 
     assert told == f"1 {int(agent.kind != 'page')}\n"
-
-
-@pytest.mark.parametrize("kind", ["file", "tcp"])
-def test_a_rank_that_leaves_alone_has_the_agent_stop_the_others(
-    make_agent, start, kind
-):
-    """Without a group and without shared memory a wish still reaches the page."""
-    agent = make_agent(kind)
-    script = "from dsup_runtime import request_stop, should_stop\n" + WAITING
-    script += "request_stop('enough', kind='limit'); pause(int(bool(should_stop(5))))"
-    env = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
-
-    assert start(agent, script, 1, env=env).hear() == 1
-    agent.until(lambda: agent.page.wanted() == {1: 2})

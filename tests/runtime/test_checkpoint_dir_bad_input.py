@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -336,5 +337,5 @@ def test_a_number_of_another_library_is_a_step(root):
         def __index__(self):
             return 7
 
-    assert CheckpointDir(root).save(Number(), write)
+    assert CheckpointDir(root).save(cast(int, Number()), write)
     assert newest_valid(root).newest.step == 7

@@ -45,7 +45,9 @@ MEET = "dist.all_reduce(torch.ones(1))"
 @pytest.fixture
 def launch(tmp_path):
     """Launch two ranks, the second of which does something: (exit, output, outcome)."""
-    packages = [str(Path(each.__file__).parents[1]) for each in (dsup, dsup_runtime)]
+    packages = [
+        str(Path(str(each.__file__)).parents[1]) for each in (dsup, dsup_runtime)
+    ]
     clean = {
         k: v for k, v in os.environ.items() if not k.startswith(("DSUP_", "TORCH"))
     }

@@ -326,6 +326,21 @@ def test_an_exit_0_of_all_ranks_is_a_success(live):
     assert reported(home)["status"] == "FINISHED"
 
 
+def test_a_rank_that_fails_is_not_waited_for_at_the_end(live):
+    """Those who have come to the end learn of it there, before their limit is over."""
+    code = """
+with begin(leave_timeout_s=600):
+    if rank == 1:
+        raise ValueError("too few rows")
+"""
+    home, ranks = live(code)
+
+    assert [rank.code for rank in ranks] == [1, 1]
+    assert "because rank 1 has ended" in ranks[0].err
+    outcome = reported(home)
+    assert (outcome["status"], outcome["rank"]) == ("FAILED", 1)
+
+
 def test_a_rank_that_never_comes_is_named_and_hides_no_error(live):
     """The wait at the end is bounded; an own deferred error is raised before it."""
     code = """

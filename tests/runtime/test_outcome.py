@@ -101,7 +101,7 @@ def kept():
 def test_what_takes_no_note_is_raised_without_one(kept):
     """The first error is worth more than what else is known."""
     error = ValueError("first")
-    error.__notes__ = "mine"
+    vars(error)["__notes__"] = "mine"
     kept(error, "a save")
     others = [report(2, 4), *last_words.own(0)]
 

@@ -1,6 +1,7 @@
 """``StepGuard`` and the buffers of a model: no NaN stays in them unnoticed."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -25,14 +26,20 @@ class Job:
         self.model = nn.Sequential(nn.Linear(4, 8), self.norm, nn.Linear(8, 2))
         parameters = self.model.parameters()
         self.optimizer = torch.optim.AdamW(parameters, lr=0.1, fused=fused)
-        self.parts = {
+        self.average = swa_utils.AveragedModel(self.model)
+        self.parts: dict[str, Any] = {
             "model": self.model,
             "optimizer": self.optimizer,
-            "average": swa_utils.AveragedModel(self.model),
+            "average": self.average,
         }
         self.snapshot = Snapshot(self.parts, every=every) if snapshot else None
         settings["snapshot"] = self.snapshot
         self.guard = StepGuard(self.model, self.optimizer, **settings)
+
+    @property
+    def norm_of_average(self):
+        """The averaged copy of the layer with buffers."""
+        return self.average.get_submodule("module.1")
 
     def step(self, *, good=True, x=None):
         """Do one whole pass through the loop's body."""
@@ -41,7 +48,7 @@ class Job:
         self.guard.arm(loss if good else loss * math.nan).backward()
         result = self.guard.step()
         if result:
-            self.parts["average"].update_parameters(self.model)
+            self.average.update_parameters(self.model)
         return result
 
     def steps(self, verdicts):
@@ -115,11 +122,11 @@ def test_a_nan_in_the_buffers_of_an_average_counts():
     """What is kept and saved beside the model is minded like the model."""
     job = Job(every=2)
     job.steps("gg")
-    job.parts["average"].module[1].running_mean.fill_(math.nan)
+    job.norm_of_average.running_mean.fill_(math.nan)
     assert job.guard.healthy  # put back from the snapshot
 
     kept = Job(snapshot=False)
-    kept.parts["average"].module[1].running_mean.fill_(math.nan)
+    kept.norm_of_average.running_mean.fill_(math.nan)
     assert kept.guard.healthy  # nobody has told the guard of it
 
 
@@ -134,7 +141,7 @@ def test_a_buffer_that_is_kept_twice_does_not_stand_for_another():
     guard.step()
     assert snapshot.steps == (1,)
     job.norm.running_mean.fill_(math.nan)
-    job.model.late.fill_(math.nan)
+    job.model.get_buffer("late").fill_(math.nan)
 
     assert not guard.healthy
     assert job.norm.running_mean.isfinite().all()

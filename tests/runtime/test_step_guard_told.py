@@ -77,6 +77,7 @@ def test_the_name_of_a_batch_is_cut(caplog, batch_id):
     skip_a_step(batch_id)
 
     name = re.search("its batch (.*), 1 in a row", caplog.messages[0])
+    assert name is not None
     assert 10 < len(name[1]) <= BATCH_MAX_CHARS
 
 

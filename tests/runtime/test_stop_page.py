@@ -270,16 +270,17 @@ def test_a_page_that_does_not_hold_all_ranks_decides_nothing(
     page = make_page(**spoiled)
     freeze(page)
     publish(page, 0)
-    script = "tell(should_stop()); request_stop('enough'); tell(should_stop())"
+    wish = "request_stop('enough', kind='limit')"
+    script = f"tell(should_stop()); {wish}; tell(should_stop())"
     rank = start(RANK + script, page=page, env=env)
 
     assert rank.hear() == [None]
-    assert rank.hear()[0][:2] == ["user", "enough"]
+    assert rank.hear()[0][:2] == ["limit", "enough"]
     rank.finish()
     slot = page.slot()
     assert slot[contract.SLOT_FLAGS] == checks(page) == 0
     # Ranks that it cannot ask are left to the agent.
-    assert slot[contract.SLOT_WANTED] == (1 if env else 0)
+    assert slot[contract.SLOT_WANTED] == (2 if env else 0)
 
 
 def test_a_forked_child_leaves_the_page_alone(start, page):

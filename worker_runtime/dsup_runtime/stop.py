@@ -36,6 +36,7 @@ _PEERS_S: Final = 600.0
 """How long ranks may be apart where nobody set a limit for collectives: NCCL's own."""
 
 _ERROR: Final = STOP_KINDS.index("error")
+_USER: Final = STOP_KINDS.index("user")
 _PREEMPT: Final = STOP_KINDS.index("preempt")
 _REASON_MAX_CHARS: Final = 500
 
@@ -105,9 +106,12 @@ class _Stopper:
         notes.send("stop", stop=STOP_KINDS[kind], reason=reason, step=step)
 
     def leave_alone(self, kind: int, place: worker_info.Info) -> None:
-        """Have the agent stop the other ranks, which this one cannot ask itself."""
+        """Have the agent stop the other ranks, which this one cannot ask itself.
+
+        It can only signal them, which would make a failure of a rank that has enough.
+        """
         page = heartbeat.own_page()
-        if page is not None and place.world_size > 1:
+        if page is not None and place.world_size > 1 and kind != _USER:
             page.slot[contract.SLOT_WANTED] = kind
             page.exchange()
             self.ring(kind)
@@ -128,7 +132,10 @@ class _Stopper:
         self.checks += 1
         if _ERROR not in self.asked and deferred.has_deferred_error():
             self.ask_for_deferred()
-        decision = self.page.check(self.checks) if self.page else self.check_unaided()
+        page = self.page
+        if page and not page.is_memory and not page.keeps(alone=side_group.size() == 1):
+            page = self.page = None
+        decision = page.check(self.checks) if page else self.check_unaided()
         if decision is not None:
             kind, reason, rank = decision
             self.latched = Stop(STOP_KINDS[kind], reason, self.step, rank, self.grace_s)
@@ -218,7 +225,8 @@ def should_stop(step: int | None = None, *, every: int = 1) -> Stop | None:
 
     All ranks must call it, equally often and in the same order; it belongs at the end
     of a step, outside of what is compiled. It includes errors deferred on any rank.
-    Under dsup it costs about a microsecond and takes part in no collective; dsup names
+    Under dsup it costs about a microsecond (more without shared memory, where ranks
+    with a process group ask each other) and takes part in no collective; dsup names
     the check, so that nothing stops the loop while dsup itself is stopped (SIGSTOP). In
     a helper process, such as a DataLoader's worker, the answer is always None. Without
     a process group and without dsup's page, each rank answers for itself alone.
@@ -270,12 +278,12 @@ def drain(*, timeout_s: float = DRAIN_S) -> bool:
 def _claim_page(place: worker_info.Info) -> stop_page.StopPage | None:
     """Return dsup's page if every rank of the world has a slot on it."""
     page = heartbeat.own_page()
-    if page is None or not page.is_memory:
+    if page is None:
         return None
-    slots = page.words[contract.HEADER_SLOTS]
-    if slots != place.world_size or side_group.size() not in {1, slots}:
+    slots, size = page.words[contract.HEADER_SLOTS], side_group.size()
+    if slots != place.world_size or size not in {1, slots if page.is_memory else 1}:
         return None
-    return stop_page.StopPage(page.words, page.slot, grace_s=place.grace_s)
+    return stop_page.StopPage(page, grace_s=place.grace_s)
 
 
 def _warn_of_helper(reason: str) -> None:

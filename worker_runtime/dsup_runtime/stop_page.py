@@ -33,6 +33,8 @@ from dsup_runtime.contract import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dsup_runtime.page import Page
+
 _POLL_S: Final = 0.0003
 _REASON_WORDS: Final = 8
 _UNKNOWN_KIND: Final = STOP_KINDS.index("preempt")  # loses nothing, claims nothing
@@ -55,22 +57,42 @@ class Decision(NamedTuple):
 class StopPage:
     """A page on which all ranks of the world have a slot, and this one's is ours.
 
+    Where it is no shared memory, each check brings the slot to the agent: a number may
+    come too late to be counted, and its rank leaves a check after the others.
+
     Args:
-        words: the whole page.
-        slot: this rank's words in it.
+        page: the whole page.
         grace_s: how long an announced stop may take to be published, seconds.
+
+    Attributes:
+        is_memory: whether the agent sees at once what is stored here.
     """
 
-    __slots__ = ("_gave_up", "_grace_s", "_slot", "_words")
+    __slots__ = ("_gave_up", "_grace_s", "_page", "_slot", "_words", "is_memory")
 
-    def __init__(
-        self, words: memoryview[int], slot: memoryview[int], *, grace_s: float
-    ) -> None:
-        self._words = words
-        self._slot = slot
+    def __init__(self, page: Page, *, grace_s: float) -> None:
+        self._page = page
+        self.is_memory = page.is_memory
+        self._words = page.words
+        self._slot = page.slot
         self._grace_s = grace_s
         self._gave_up = False
-        slot[SLOT_FLAGS] |= FLAG_STOPS_ITSELF
+        self._slot[SLOT_FLAGS] |= FLAG_STOPS_ITSELF
+
+    def keeps(self, *, alone: bool) -> bool:
+        """Return whether, without shared memory, the agent is to name the checks still.
+
+        Not where it is out of reach, nor for ranks that can ask each other: one of them
+        that left a check late would hang in a collective.
+
+        Args:
+            alone: there is no process group.
+        """
+        if alone and self._page.exchange():
+            return True
+        self._slot[SLOT_FLAGS] &= ~FLAG_STOPS_ITSELF
+        self._page.exchange()
+        return False
 
     def check(self, number: int) -> Decision | None:
         """Store where this rank is; return what was decided if it is to leave here.
@@ -79,6 +101,8 @@ class StopPage:
             number: of this check, from 1, one more each time.
         """
         self._slot[SLOT_SEQUENCE] = number  # before the look: who misses it is seen
+        if not self.is_memory:
+            self._page.exchange()
         if not self._words[HEADER_FREEZE] or not self._is_published():
             return None
         return self._decision() if number >= self._words[HEADER_STOP_STEP] else None
@@ -106,6 +130,7 @@ class StopPage:
                 self._give_up()
                 return False
             sleep(_POLL_S)
+            self._page.exchange()
         return True
 
     def _give_up(self) -> None:

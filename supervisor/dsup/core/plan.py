@@ -134,8 +134,8 @@ PLANS: Final = (
         lambda f, _: not f.resumable,
         restart=False,
         reason="no checkpoint location is known and no rank reported a step: dsup does "
-        "not start over by itself (--checkpoint-dir and --checkpoint-glob name one, --max-restarts N "
-        "insists)",
+        "not start over by itself (--checkpoint-dir and --checkpoint-glob name one, "
+        "--max-restarts N insists)",
     ),
     Row(
         lambda f, _: f.failed_attempts <= CHOSEN_RESTARTS,

@@ -45,4 +45,4 @@ def _number(failure: Failure, policy: Policy) -> str:
 
 
 def _from(located: bool) -> str:
-    return "from the newest checkpoint" if located else "from where the script itself resumes"
+    return "from the newest checkpoint" if located else "from where the script resumes"

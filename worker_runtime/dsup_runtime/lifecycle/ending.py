@@ -16,7 +16,7 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
-from dsup_runtime import contract, deferred, heartbeat, raised_note, stop
+from dsup_runtime import barriers, contract, deferred, heartbeat, raised_note, stop
 from dsup_runtime.bounded import BoundedCall
 from dsup_runtime.lifecycle import groups, outcome, records
 from dsup_runtime.lifecycle.grace import Grace
@@ -78,6 +78,8 @@ class Ending:
             if result.exit_code == outcome.EXIT_FAILED or result.status == "FAILED":
                 heartbeat.tell_failure(own=result.rank == self._info.rank)
             self._tell(result)
+            if error is not None:
+                barriers.give_up()  # who waits in one learns of it there alone
             trouble = groups.cut_off(self.left_s(groups.DESTROY_MAX_S))
             if trouble is not None:
                 log.warning("%s", outcome.describe(trouble))
