@@ -32,7 +32,10 @@ FAST = "--settle 0.2 --backoff 0 --shutdown-timeout 5"
 ONLY_DSUP_HAS = ("--settle", "--backoff", "--healthy-after")
 MNT_DETACH = 2
 ROW_TIMEOUT_S = 40
-NOT_OURS = ("PET_", "DSUP_", "TORCHELASTIC_", "OMP_NUM", "MASTER_", "PYTHON", "XDG_")
+NOT_OURS = (
+    *("PET_", "DSUP_", "TORCHELASTIC_", "OMP_NUM", "MASTER_", "PYTHON", "XDG_"),
+    "TORCHINDUCTOR_",  # torch sets one in a process that compiles, such as a test's
+)
 
 
 def pytest_configure(config):

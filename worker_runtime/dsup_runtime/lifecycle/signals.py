@@ -9,6 +9,9 @@ a DataLoader away from a rank that still trains to the agreed step. Such a worke
 SIGTERM wait in the kernel, and a thread takes it: from its own rank it is the end, as
 torch has it, from anybody else it is nothing. Every other forked child gets back the
 handling that was there before the run.
+
+Not covered: a rank's signal that reaches its worker in the moment in which another's
+waits there. The kernel keeps one of them.
 """
 
 from __future__ import annotations
