@@ -7,6 +7,7 @@ resumed, and stopped, on two ranks, by real signals.
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,9 @@ DSUP = [
 EVERY, EPOCHS = 10, 3
 STEPS = {1: EPOCHS * 32, 2: EPOCHS * 16}
 """Steps of a whole run on so many ranks: 1024 samples, 32 a step and rank."""
+
+GLOO_ABORTED = "terminate called without an active exception"
+TRIES = 3
 
 FRAMEWORKS = ["accelerate", "deepspeed", "fsdp2", "lightning", "transformers"]
 NOT_OURS = ("DSUP_", "HF_", "MASTER_", "OMP_", "PET_", "PYTHON", "TORCHELASTIC_")
@@ -132,6 +136,27 @@ def launch(tmp_path):
                 run.process.wait()
 
 
+@pytest.fixture
+def finished(launch):
+    """Give ``finished(launcher, script, ...)``: a run that has ended with 0.
+
+    Gloo's threads can outlive their group and abort a rank that was done, under any
+    launcher: that is not what is tested here, so then it is tried again.
+    """
+
+    def run(*how, **more):
+        for _ in range(TRIES):
+            one = launch(*how, **more)
+            code, said = one.ended(), one.complaints()
+            if GLOO_ABORTED not in said:
+                assert code == 0, said
+                return one
+            shutil.rmtree(one.saved)
+        return pytest.fail(f"gloo aborted a rank {TRIES} times")
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("launcher", "ranks"),
     [
@@ -140,21 +165,19 @@ def launch(tmp_path):
         pytest.param(DSUP, 2, id="dsup"),
     ],
 )
-def test_the_example_runs_to_its_end(script, launch, launcher, ranks):
+def test_the_example_runs_to_its_end(script, finished, launcher, ranks):
     """Whoever starts it: all ranks take every step, and checkpoints are left."""
-    run = launch(launcher, script)
+    run = finished(launcher, script)
 
-    assert run.ended() == 0, run.complaints()
     assert sorted(run.told("begins")) == [(rank, 0) for rank in range(ranks)]
     assert sorted(run.told("ends")) == [(rank, STEPS[ranks]) for rank in range(ranks)]
     assert run.newest() >= STEPS[ranks] - EVERY
 
 
-def test_a_killed_rank_costs_the_steps_since_the_last_checkpoint(script, launch):
+def test_a_killed_rank_costs_the_steps_since_the_last_checkpoint(script, finished):
     """The next attempt goes on from it, on all ranks, and comes to the same end."""
-    run = launch(DSUP, script, fault="kill:1@25")
+    run = finished(DSUP, script, fault="kill:1@25")
 
-    assert run.ended() == 0, run.complaints()
     assert sorted(run.told("begins")) == [(0, 0), (0, 20), (1, 0), (1, 20)]
     assert sorted(run.told("ends")) == [(0, STEPS[2]), (1, STEPS[2])]
 
