@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dsup_runtime import deferred
+from dsup_runtime import deferred, error_text
 from dsup_runtime.errors import BarrierTimeout, PeerError
 from dsup_runtime.lifecycle import last_words, outcome
 from dsup_runtime.lifecycle.last_words import Report
@@ -64,7 +64,7 @@ def test_an_exception_that_cannot_be_worded_has_an_outcome_too():
 
 def test_a_long_text_is_cut():
     """An outcome goes into a note, a file and a tag."""
-    assert len(outcome.describe(ValueError("x" * 99_999))) == 2000
+    assert len(error_text.describe(ValueError("x" * 99_999))) == 2000
 
 
 class Leaving(Exception):  # noqa: N818
@@ -77,7 +77,7 @@ class Leaving(Exception):  # noqa: N818
 
 def test_no_text_of_the_users_own_ends_the_end():
     """Whatever a ``__str__`` raises, it is not the run's own exit."""
-    assert outcome.describe(Leaving()) == "Leaving: <exception str() failed>"
+    assert error_text.describe(Leaving()) == "Leaving: <exception str() failed>"
 
 
 def test_a_ctrl_c_within_a_text_is_one():
@@ -88,7 +88,7 @@ def test_a_ctrl_c_within_a_text_is_one():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        outcome.describe(Endless())
+        error_text.describe(Endless())
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dsup_runtime import deferred, side_group, worker_info
 from dsup_runtime.bounded import BoundedCall
+from dsup_runtime.error_text import describe, text_of
 from dsup_runtime.errors import CheckpointError, PeerError
-from dsup_runtime.lifecycle.outcome import describe, text_of
 from dsup_runtime.rank_log import log
 
 if TYPE_CHECKING:

@@ -16,7 +16,15 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
-from dsup_runtime import barriers, contract, deferred, heartbeat, raised_note, stop
+from dsup_runtime import (
+    barriers,
+    contract,
+    deferred,
+    error_text,
+    heartbeat,
+    raised_note,
+    stop,
+)
 from dsup_runtime.bounded import BoundedCall
 from dsup_runtime.lifecycle import groups, outcome, records
 from dsup_runtime.lifecycle.grace import Grace
@@ -82,7 +90,7 @@ class Ending:
                 barriers.give_up()  # who waits in one learns of it there alone
             trouble = groups.cut_off(self.left_s(groups.DESTROY_MAX_S))
             if trouble is not None:
-                log.warning("%s", outcome.describe(trouble))
+                log.warning("%s", error_text.describe(trouble))
             self._put_down(result, error)
         except KeyboardInterrupt as again:
             if error is not None:  # that ends the process too, as it was told

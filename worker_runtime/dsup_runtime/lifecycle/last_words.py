@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dsup_runtime import deferred, side_group
+from dsup_runtime import deferred, error_text, side_group
 from dsup_runtime.contract import STOP_KINDS
 from dsup_runtime.errors import PeerError
 from dsup_runtime.lifecycle import outcome
@@ -57,9 +57,9 @@ def own(rank: int) -> list[Report]:
     return [
         Report(
             rank,
-            outcome.text_of(kept.where)[:_TEXT_MAX_CHARS],
-            outcome.name_of(kept.error),
-            outcome.text_of(kept.error)[:_TEXT_MAX_CHARS],
+            error_text.text_of(kept.where)[:_TEXT_MAX_CHARS],
+            error_text.name_of(kept.error),
+            error_text.text_of(kept.error)[:_TEXT_MAX_CHARS],
             kept.step,
         )
         for kept in deferred.all_kept()[:_TOLD_MAX]
@@ -134,7 +134,7 @@ def to_raise(reports: Sequence[Report], rank: int) -> Exception | None:
     else:
         return None
     for each in rest:
-        outcome.note(error, f"also deferred: {each}")
+        error_text.note(error, f"also deferred: {each}")
     return error
 
 

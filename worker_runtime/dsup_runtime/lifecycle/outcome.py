@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import operator
 import sys
-from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
 from dsup_runtime import contract, heartbeat
+from dsup_runtime.error_text import describe, name_of, text_of
 from dsup_runtime.errors import BarrierTimeout, PeerError
 
 EXIT_FAILED: Final = 1
@@ -23,8 +23,6 @@ EXIT_STOPPED: Final = 143
 STRENGTH: Final = ("FINISHED", "KILLED", "FAILED")
 """What is terminal is never replaced by what stands before it here."""
 
-_TEXT_MAX_CHARS: Final = 2000
-_NAME_MAX_CHARS: Final = 200
 _FALLEN_S: Final = 0.2
 _FINISH: Final = contract.PHASES.index("finish")
 _PREEMPT: Final = contract.STOP_KINDS.index("preempt")
@@ -106,32 +104,6 @@ def exit_code(error: BaseException) -> int:
     if error.code is None:
         return 0
     return error.code & 0xFF if isinstance(error.code, int) else EXIT_FAILED
-
-
-def describe(error: BaseException) -> str:
-    """Return type and text of an exception, in at most 2000 characters."""
-    return f"{name_of(error)}: {text_of(error)}"[:_TEXT_MAX_CHARS]
-
-
-def text_of(error: object) -> str:
-    """Return an exception's own text, whatever its class makes of ``str``."""
-    try:
-        return str(error)
-    except KeyboardInterrupt:  # as a rule of whoever sits at the terminal
-        raise
-    except BaseException:  # noqa: BLE001 (a __str__ of the user's own, even an exit)
-        return "<exception str() failed>"
-
-
-def name_of(error: BaseException) -> str:
-    """Return the name of an exception's class, in at most 200 characters."""
-    return type(error).__name__[:_NAME_MAX_CHARS]
-
-
-def note(error: BaseException, text: str) -> None:
-    """Add a note to an exception, if it takes notes; never raise."""
-    with suppress(Exception):  # a __notes__ that is no list, or a class of its own mind
-        error.add_note(text)
 
 
 def whole(step: object) -> int | None:

@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from dsup_runtime import contract, disk, notes
-from dsup_runtime.lifecycle.outcome import STRENGTH, describe
+from dsup_runtime.error_text import describe
+from dsup_runtime.lifecycle.outcome import STRENGTH
 
 if TYPE_CHECKING:
     from dsup_runtime.lifecycle.outcome import Outcome

@@ -19,7 +19,7 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
-from dsup_runtime import deferred, heartbeat, stop, worker_info
+from dsup_runtime import deferred, error_text, heartbeat, stop, worker_info
 from dsup_runtime.barriers import barrier
 from dsup_runtime.errors import PeerError
 from dsup_runtime.lifecycle import groups, last_words, outcome
@@ -170,7 +170,7 @@ class Run:
             return self._end_of(asked, alone)
         for other in (alone, trouble):
             if other is not None:
-                outcome.note(error, outcome.describe(other))
+                error_text.note(error, error_text.describe(other))
         return error, last_words.verdict(reports)
 
     def _end_of(
