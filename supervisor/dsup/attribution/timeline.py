@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from dsup.facts.audit import Abend
+from dsup.facts.hardware import Gpu, GpuHealth, PortChange
 from dsup.facts.kernel import KernelFault
 from dsup.facts.output import LastWords
 from dsup.facts.raised import Raised
+from dsup.facts.samples import Sample
 
 
 class End(NamedTuple):
@@ -118,6 +121,12 @@ class Timeline(NamedTuple):
             unknown.
         cgroups: memory cgroup of each rank, as /proc/PID/cgroup names it.
         deafened: ranks that sent so many notes that later ones were not read.
+        abends: deaths that audit records tell of.
+        gpus: the GPU of each rank, as far as it is known which one that is.
+        gpu_health: what NVML said of GPUs after the first death.
+        nvml: empty if NVML was asked and answered; else why not.
+        ports: network ports that changed.
+        samples: the last of the attempt, oldest first.
     """
 
     attempt: int
@@ -141,3 +150,9 @@ class Timeline(NamedTuple):
     pressure: float | None = None
     cgroups: Mapping[int, str] = {}
     deafened: tuple[int, ...] = ()
+    abends: tuple[Abend, ...] = ()
+    gpus: Mapping[int, Gpu] = {}
+    gpu_health: tuple[GpuHealth, ...] = ()
+    nvml: str = ""
+    ports: tuple[PortChange, ...] = ()
+    samples: tuple[Sample, ...] = ()

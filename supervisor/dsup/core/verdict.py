@@ -16,9 +16,16 @@ Source: TypeAlias = Literal[
     "state",
     "heartbeat",
     "counters",
+    "samples",
+    "nvml",
+    "sysfs",
+    "audit",
+    "log",
+    "launcher",
     "dsup",
 ]
-"""Where a piece of evidence comes from; ``dsup`` is what dsup itself did or met."""
+"""Where a piece of evidence comes from; ``dsup`` is what dsup itself did or met,
+``log`` a line of a log that is not dsup's, ``launcher`` another launcher's word."""
 
 SUMMARY_MAX_CHARS: Final = 300
 
@@ -72,6 +79,20 @@ class Advice(NamedTuple):
     text: str
 
 
+class Looked(NamedTuple):
+    """A rule that was tried.
+
+    Attributes:
+        rule: its name.
+        cause: what it would say; empty where it had nothing to say.
+        first_ranks: and of whom.
+    """
+
+    rule: str
+    cause: str = ""
+    first_ranks: tuple[int, ...] = ()
+
+
 class Verdict(NamedTuple):
     """The answer for one attempt.
 
@@ -80,7 +101,7 @@ class Verdict(NamedTuple):
         first_ranks: where it began; empty where no rank can be named; all of them
             where all failed alike.
         certainty: how sure that is.
-        at_s: when it began, agent clock, seconds.
+        at_s: when it began, agent clock, seconds; NaN where a log has no times.
         summary: one sentence, at most ``SUMMARY_MAX_CHARS``.
         rule: the name of the rule that spoke.
         evidence: what it rests on, the proof first.
@@ -91,6 +112,9 @@ class Verdict(NamedTuple):
             end of its own.
         signature: the same for the same failure in another attempt; no ranks, times,
             pids or addresses in it.
+        looked: every rule in the order in which they are tried, with what each says.
+        would_change: evidence that is missing and could change the answer, one
+            sentence each.
     """
 
     attempt: int
@@ -106,3 +130,5 @@ class Verdict(NamedTuple):
     advice: Advice | None = None
     status: int = 1
     signature: str = ""
+    looked: tuple[Looked, ...] = ()
+    would_change: tuple[str, ...] = ()

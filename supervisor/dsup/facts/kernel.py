@@ -8,8 +8,25 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from dsup.core.printable import printable
 
 Kind: TypeAlias = Literal[
-    "oom_global", "oom_memcg", "segfault", "gpf", "trap", "pids_limit"
+    "oom_global",
+    "oom_memcg",
+    "segfault",
+    "gpf",
+    "trap",
+    "xid",
+    "sxid",
+    "mce",
+    "ecc_mem",
+    "aer",
+    "hung_task",
+    "lockup",
+    "io_error",
+    "ib_link",
+    "pids_limit",
 ]
+
+Severity: TypeAlias = Literal["", "corrected", "nonfatal", "fatal"]
+"""What the kernel itself calls a hardware error; empty where it says nothing."""
 
 
 class Record(NamedTuple):
@@ -44,6 +61,10 @@ class KernelFault(NamedTuple):
         limit_cgroup: the cgroup that has this limit.
         address: the address a segfault tried to access.
         signum: the signal the fault raised, where that is printed or certain.
+        severity: of mce, ecc_mem, aer and sxid, in the kernel's own word.
+        device: what the record is about, as it names it: a block device, a port, an
+            NVSwitch, a memory controller; empty where it names none.
+        previous_xid: the Xid that a record says this one was caused by.
     """
 
     kind: Kind
@@ -61,6 +82,9 @@ class KernelFault(NamedTuple):
     limit_cgroup: str | None = None
     address: int | None = None
     signum: int | None = None
+    severity: Severity = ""
+    device: str = ""
+    previous_xid: int | None = None
 
 
 class Candidate(NamedTuple):
