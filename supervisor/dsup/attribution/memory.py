@@ -18,6 +18,7 @@ from dsup.attribution.accounts import (
     fault_s,
     leaders,
 )
+from dsup.attribution.growth import of_growth
 from dsup.attribution.timeline import Counter, Timeline
 from dsup.attribution.wording import (
     gib,
@@ -59,6 +60,7 @@ def kernel_killed_rank(timeline: Timeline) -> Verdict | None:
         *_risen(timeline, account.rank),
         *proof.of_end(account),
         *proof.of_silence(timeline, (account.rank,)),
+        *of_growth(timeline, (account.rank,)),
         *proof.of_beat(timeline, account.rank),
     )
     return Verdict(
@@ -199,6 +201,7 @@ def _by_kernel(
         *(line for a in killed for line in proof.of_end(a)),
         *proof.of_silence(timeline, ranks),
         *proof.of_quiet_kernel(timeline)[-1:],
+        *of_growth(timeline, ranks),
     )
     return Verdict(
         timeline.attempt,
@@ -227,6 +230,7 @@ def _lost_helper(timeline: Timeline, account: Account, fault: KernelFault) -> Ve
         *(proof.of_raised(timeline, told) if told else ()),
         *proof.of_end(account),
         *proof.of_silence(timeline, (account.rank,)),
+        *of_growth(timeline, (account.rank,)),
     )
     return Verdict(
         timeline.attempt,

@@ -93,6 +93,18 @@ class Page:
         steps = [step for step in reported if 0 <= step < _STEP_MAX]
         return min(steps, default=None)
 
+    def steps(self) -> dict[int, int]:
+        """Return the last step of each slot that tells its steps."""
+        reported = enumerate(self._column(contract.SLOT_STEP))
+        return {slot: step for slot, step in reported if 0 <= step < _STEP_MAX}
+
+    def phases(self) -> dict[int, str]:
+        """Return the phase of each slot whose worker has ever sent a heartbeat."""
+        beats = self._column(contract.SLOT_HEARTBEAT_NS)
+        told = enumerate(self._column(contract.SLOT_PHASE))
+        names = dict(enumerate(contract.PHASES))
+        return {slot: names[n] for slot, n in told if beats[slot] and n in names}
+
     def self_stopping(self) -> set[int]:
         """Return the slots whose workers ask at every step whether to stop."""
         flags = self._column(contract.SLOT_FLAGS)

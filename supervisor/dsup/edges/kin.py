@@ -43,10 +43,12 @@ class Kin:
     Attributes:
         due_s: when the next ``look`` is due, agent clock, seconds; ``NEVER`` while
             there is no rank.
+        present: rank of each process that the last ``look`` has met, no threads.
     """
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self.due_s = NEVER
+        self.present: dict[int, int] = {}
         self._entries_max = entries_max
         self._began_s: float | None = None
         self._roots: dict[int, _Seen] = {}
@@ -69,10 +71,12 @@ class Kin:
         Args:
             now_s: agent clock, seconds; the first look is the start of the schedule.
         """
+        self.present = {}
         for pid, seen in self._roots.items():
             if self._runs(pid):
                 self._see_threads(pid, seen.rank)
-                self._walk(pid, seen.rank, proc.main_children, _QUICK_MAX)
+                below = self._walk(pid, seen.rank, proc.main_children, _QUICK_MAX)
+                self.present |= dict.fromkeys([pid, *below], seen.rank)
         self._trim()
         if self._began_s is None:
             self._began_s = now_s
