@@ -1,0 +1,215 @@
+"""Liveness: which ranks are frozen, asleep, silent or stalled, and since when. Pure.
+
+Theory
+------
+A watch is folded over looks, one a second or so; only findings reach the state machine.
+*Suspected* does no harm: stacks are taken, people are told. It comes after three
+learned step times without a step (2 s at least), at once for a frozen rank. *Confirmed*
+is acted upon, and wants more: a rank that is frozen or sleeps in the kernel for a
+minute; ranks that wait in a collective while others never came, for a minute and five
+times the longest step of this attempt; or a phase that outlasts its limit.
+
+A step time is learned from this attempt's own steps: their median, so that an
+evaluation in every hundredth step does not move it. A pause that has passed by itself
+is learned, too: what a loop has survived once is no reason for suspicion again. Limits
+widen with the strain of the node, and start again after whatever stops the agent itself
+(the machine's ``LoopStalled``), since then nobody has looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from dsup.core.pulse import (
+    LONGEST_TIMES,
+    Limits,
+    Look,
+    Pulse,
+    limit_of,
+    looked_at,
+    patience_s,
+)
+
+Kind: TypeAlias = Literal["frozen", "asleep", "silent", "stalled"]
+"""State T; state D; no heartbeat; heartbeats but no step."""
+
+FROZEN_S: Final = 60.0
+ASLEEP_SUSPECT_S: Final = 10.0
+ABSENT_S: Final = 60.0
+
+_FROZEN: Final = frozenset("Tt")
+_ASLEEP: Final = "D"
+
+
+class Suspicion(NamedTuple):
+    """A rank that is suspected to hang.
+
+    Attributes:
+        since_s: when its last sign of life or progress was.
+        limit_s: what it has outlasted, seconds.
+    """
+
+    rank: int
+    kind: Kind
+    since_s: float
+    limit_s: float
+    phase: str = ""
+    step: int | None = None
+
+
+class Absence(NamedTuple):
+    """What stacks have shown: these ranks did not come where all others wait.
+
+    Attributes:
+        ranks: who did not come.
+        since_s: since when that is so.
+        place: where the first of them is.
+    """
+
+    ranks: tuple[int, ...]
+    since_s: float
+    place: str = ""
+
+
+class Finding(NamedTuple):
+    """News for the state machine.
+
+    Attributes:
+        ranks: whom it is about, those suspected for the strongest reason.
+    """
+
+    kind: Literal["suspected", "cleared", "confirmed"]
+    ranks: tuple[int, ...]
+    why: str
+    suspicions: tuple[Suspicion, ...] = ()
+
+
+class Watch(NamedTuple):
+    """Everything that is remembered of an attempt.
+
+    Attributes:
+        suspected: by rank.
+        absent: what the last stacks have shown; None where nobody was missing.
+        confirmed: it was said; there is nothing more to say of this attempt.
+    """
+
+    limits: Limits = Limits()
+    pulses: Mapping[int, Pulse] = {}
+    suspected: Mapping[int, Suspicion] = {}
+    absent: Absence | None = None
+    confirmed: bool = False
+
+
+def observe(
+    watch: Watch, looks: Iterable[Look], now_s: float, strain: float = 1.0
+) -> tuple[Watch, tuple[Finding, ...]]:
+    """Fold one look at every rank that runs into a watch.
+
+    Args:
+        watch: as it was.
+        looks: of ranks that have not ended.
+        now_s: agent clock, seconds.
+        strain: by what the node's overload stretches everything; 1 for none.
+
+    Returns:
+        The watch as it is now, and what is news.
+    """
+    pulses = {
+        look.rank: looked_at(watch.pulses.get(look.rank), look, now_s) for look in looks
+    }
+    suspected = {
+        rank: suspicion
+        for rank, pulse in pulses.items()
+        if (suspicion := _suspicion(pulse, watch.limits, now_s, strain)) is not None
+    }
+    absent = watch.absent if watch.absent and suspected else None
+    after = watch._replace(pulses=pulses, suspected=suspected, absent=absent)
+    found = tuple(_news(watch, after))
+    confirmed = None if watch.confirmed else _confirmed(after, now_s, strain)
+    if confirmed is not None:
+        return after._replace(confirmed=True), (*found, confirmed)
+    return after, found
+
+
+def rested(watch: Watch, now_s: float) -> Watch:
+    """Return a watch whose limits start again: nobody has looked for a while."""
+    pulses = {
+        rank: pulse._replace(since_s=now_s, state_s=now_s, cpu_s=pulse.look.cpu_s)
+        for rank, pulse in watch.pulses.items()
+    }
+    return watch._replace(pulses=pulses, suspected={}, absent=None)
+
+
+def _suspicion(
+    pulse: Pulse, limits: Limits, now_s: float, strain: float
+) -> Suspicion | None:
+    look = pulse.look
+    if look.state in _FROZEN and look.state:
+        return _suspect(pulse, "frozen", pulse.state_s, 0.0)
+    idle = look.cpu_s <= pulse.cpu_s
+    if look.state == _ASLEEP and idle and now_s - pulse.state_s >= ASLEEP_SUSPECT_S:
+        return _suspect(pulse, "asleep", pulse.state_s, ASLEEP_SUSPECT_S)
+    limit_s = patience_s(pulse, limits)
+    if limit_s is None or now_s - pulse.since_s <= limit_s * strain:
+        return None
+    beat_s = look.heartbeat_s
+    silent = beat_s is None or now_s - beat_s > limit_s * strain
+    return _suspect(pulse, "silent" if silent else "stalled", pulse.since_s, limit_s)
+
+
+def _suspect(pulse: Pulse, kind: Kind, since_s: float, limit_s: float) -> Suspicion:
+    look = pulse.look
+    return Suspicion(look.rank, kind, since_s, limit_s, look.phase, look.step)
+
+
+def _news(before: Watch, after: Watch) -> Iterable[Finding]:
+    if after.suspected and not before.suspected:
+        suspects = strongest(after.suspected)
+        ranks = tuple(s.rank for s in suspects)
+        yield Finding("suspected", ranks, suspects[0].kind, tuple(suspects))
+    elif before.suspected and not after.suspected:
+        yield Finding("cleared", tuple(sorted(before.suspected)), "progress")
+
+
+def strongest(suspected: Mapping[int, Suspicion]) -> list[Suspicion]:
+    """Return those suspected for the strongest reason, of stalled ones those behind."""
+    order = ("frozen", "asleep", "silent", "stalled")
+    kind = min((s.kind for s in suspected.values()), key=order.index)
+    alike = [s for _, s in sorted(suspected.items()) if s.kind == kind]
+    if kind in {"frozen", "asleep"}:
+        return alike
+    least = min(-1 if s.step is None else s.step for s in alike)
+    return [s for s in alike if (-1 if s.step is None else s.step) == least]
+
+
+def _confirmed(watch: Watch, now_s: float, strain: float) -> Finding | None:
+    for kind in ("frozen", "asleep"):
+        long = [
+            s
+            for s in watch.suspected.values()
+            if s.kind == kind and now_s - s.since_s >= FROZEN_S * strain
+        ]
+        if long:
+            return Finding("confirmed", tuple(s.rank for s in long), kind, tuple(long))
+    if watch.absent is not None:
+        longest_s = max((p.longest_s for p in watch.pulses.values()), default=0.0)
+        patience_s = max(ABSENT_S, LONGEST_TIMES * longest_s) * strain
+        if now_s - watch.absent.since_s >= patience_s:
+            return Finding("confirmed", watch.absent.ranks, "absent")
+    over = [
+        s
+        for rank, s in watch.suspected.items()
+        if _outlasted(watch.pulses[rank], watch.limits, now_s, strain)
+    ]
+    if not over:
+        return None
+    suspects = strongest({s.rank: s for s in over})
+    return Finding(
+        "confirmed", tuple(s.rank for s in suspects), "limit", tuple(suspects)
+    )
+
+
+def _outlasted(pulse: Pulse, limits: Limits, now_s: float, strain: float) -> bool:
+    limit_s = limit_of(pulse, limits)
+    return limit_s is not None and now_s - pulse.since_s > limit_s * strain
