@@ -24,6 +24,15 @@ def loads(raw: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
+def loads_list(raw: bytes) -> list[Any]:
+    """Return the items of a list; none if it is no list."""
+    try:
+        items = json.loads(raw)
+    except (ValueError, RecursionError):
+        return []
+    return items if isinstance(items, list) else []
+
+
 def word(value: object, limit: int) -> str:
     """Return a printable text of one line, cut at its end; empty if it is no text."""
     return printable(value[:limit])[:limit] if isinstance(value, str) else ""
