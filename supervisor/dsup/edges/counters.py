@@ -116,6 +116,17 @@ class Counters:
         told = (cgroup.pressure(group, self._root) for group in groups)
         return max((value for value in told if value is not None), default=None)
 
+    def memory(self) -> tuple[int | None, int | None]:
+        """Return memory in use and limit, bytes, of the cgroup that all ranks live in.
+
+        None for what is unknown, and where they live in several.
+        """
+        places = {living.memory for living in self._living.values()} - {None}
+        if len(places) != 1:
+            return None, None
+        found = cgroup.memory(places.pop())
+        return found.current_bytes, found.limit_bytes
+
     def limit_bytes(self, rank: int) -> int | None:
         """Return how much memory a rank's cgroup may have; None for no limit."""
         living = self._living.get(rank)
