@@ -26,26 +26,27 @@ ALSO_MAX_RANKS: Final = 256
 has other things to do in its five seconds."""
 
 
-def judge(timeline: Timeline) -> Verdict:
+def judge(timeline: Timeline, rules: tuple[Rule, ...] = RULES) -> Verdict:
     """Return the verdict on an attempt.
 
     Args:
         timeline: everything that is known of it, so far.
+        rules: in the order in which they are tried.
     """
-    answers = _answers(timeline)
+    answers = _answers(timeline, rules)
     spoken = next((answer for answer in answers if answer is not None), None)
     verdict = _completed(timeline, spoken or unknown(timeline))
     return verdict._replace(
-        looked=tuple(map(_looked, RULES, answers)),
+        looked=tuple(map(_looked, rules, answers)),
         would_change=would_change(timeline, verdict),
     )
 
 
-def _answers(timeline: Timeline) -> list[Verdict | None]:
+def _answers(timeline: Timeline, rules: tuple[Rule, ...]) -> list[Verdict | None]:
     """Return what each rule has to say, as far as they were asked."""
     answers: list[Verdict | None] = []
     spoken = False
-    for rule in RULES:
+    for rule in rules:
         if spoken and timeline.world_size > ALSO_MAX_RANKS:
             break
         answers.append(_also(rule, timeline) if spoken else rule(timeline))
