@@ -114,11 +114,8 @@ def _samples(path: str) -> Iterator[tuple[int, tuple[Sample, ...]]]:
     for below, _ in files_below(path):
         parent, name = os.path.split(below)
         number = parent.removeprefix("attempt_")
-        if (
-            name != contract.SAMPLES_FILE
-            or not number.isascii()
-            or not number.isdigit()
-        ):
+        numbered = number.isascii() and number.isdigit()
+        if name != contract.SAMPLES_FILE or not numbered:
             continue
         try:
             raw = read_below(path, below, FILE_MAX_BYTES)

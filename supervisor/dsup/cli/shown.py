@@ -60,10 +60,8 @@ def _one(found: Diagnosis, columns: Columns, wish: Wish) -> Iterator[tuple[str, 
             yield line, "plain"
             continue
         yield from toned(case.verdict, case.setting(columns.unicode))
-        for line in (
-            *courses.get(case.verdict.attempt, ()),
-            *_why(case, columns, wish),
-        ):
+        below = courses.get(case.verdict.attempt, ())
+        for line in (*below, *_why(case, columns, wish)):
             yield line, "plain"
     alike = compared([case.verdict for case in found.cases])
     last = found.cases[-1].next_text if found.cases else ""

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from dsup.linux import cgroup, proc
-from dsup.linux.cgroup import Groups
+from dsup.linux.cgroup import Groups, Memory
 
 if TYPE_CHECKING:
     from dsup.attribution.timeline import Counter
@@ -121,10 +121,9 @@ class Counters:
 
         None for what is unknown, and where they live in several.
         """
-        places = {living.memory for living in self._living.values()} - {None}
-        if len(places) != 1:
-            return None, None
-        found = cgroup.memory(places.pop())
+        places = {living.memory for living in self._living.values()}
+        place = places.pop() if len(places) == 1 else None
+        found = cgroup.memory(place) if place else Memory()
         return found.current_bytes, found.limit_bytes
 
     def limit_bytes(self, rank: int) -> int | None:

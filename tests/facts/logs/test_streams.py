@@ -218,6 +218,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(PIECES | st.text(max_size=8), max_size=30))
 def test_any_text_gives_printable_lines(pieces):

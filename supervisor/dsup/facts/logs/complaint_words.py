@@ -134,13 +134,20 @@ WORDS: Final[tuple[tuple[ComplaintKind, tuple[str, ...]], ...]] = (
             "got async event",
             "local catastrophic error",
             "ibv_get_async_event failed",
-            "port error",
+            ": port error",
             "qp fatal",
         ),
     ),
     ("completion", ("got completion from peer", "got completion with error")),
     ("port", ("address already in use", "eaddrinuse")),
-    ("other", ("duplicate gpu detected", "pthread_create failed")),
+    (
+        "other",
+        (
+            "duplicate gpu detected",
+            "pthread_create failed",
+            "collective mismatch error",
+        ),
+    ),
     (
         "killed",
         (

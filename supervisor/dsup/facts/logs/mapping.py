@@ -38,6 +38,9 @@ _SIZE_WORDS: Final = re.compile(
     r"(?i)rank|world|proc|nodes|mpi|horovodrun|machines|MEMBER: "
 )
 _GPU: Final = re.compile(r"\[(\d{1,2})\] (?:NCCL |[\w/.-]{1,200}:\d{1,6} NCCL )")
+_CHANNEL: Final = re.compile(
+    r"Channel \d{1,3}(?:/\d{1,3})? : (\d{1,6})\[\w{1,12}\] -> "
+)
 _TRACE: Final = re.compile(r"\[?nranks[= ](\d{1,6})\]?")
 _LAUNCHERS: Final = (
     ("composer", ("composer.cli", "/composer/cli/")),
@@ -85,6 +88,7 @@ class Mapping:
         self._shifted = False
         self._hosts: set[str] = set()
         self._gpus: dict[str, dict[int, int]] = {}
+        self._senders: dict[int, set[int]] = {}
         self._comms: dict[int, list[tuple[str, int, int]]] = {}
 
     @property
@@ -113,6 +117,9 @@ class Mapping:
         gpus = self._gpus.setdefault(place.node, {})
         if found and place.pid is not None and len(gpus) < _PIDS_MAX:
             gpus.setdefault(place.pid, int(found[1]))
+        sent = _CHANNEL.search(text) if "[receive]" not in text else None
+        if sent and place.pid is not None and len(self._senders) < _PIDS_MAX:
+            self._senders.setdefault(place.pid, set()).add(int(sent[1]))
         self._hosts.add(place.node.partition(".")[0])
 
     def hear(self, place: Place) -> None:
@@ -177,9 +184,11 @@ class Mapping:
             self._pids.setdefault((node, pid), rank)
             self._by_pid.setdefault(pid, rank)
         for gpus in self._gpus.values():
-            # A thread of the network's may call every process's device 0.
-            one = len(gpus) == 1 and max(gpus.values()) > 0
-            if one or (len(gpus) > 1 and len(set(gpus.values())) == len(gpus)):
+            # A device is a rank only where all ranks are seen, each with its own: the
+            # network's threads may call every process's device 0.
+            ranks = self.local_world or self.world or largest
+            whole = len(set(gpus.values())) == len(gpus) == ranks
+            if whole or self._are_ranks(gpus):
                 for pid, gpu in gpus.items():
                     self._local_pids.setdefault(pid, gpu)
         for pid, local in self._local_pids.items():
@@ -189,6 +198,15 @@ class Mapping:
             self.world = largest
         if self.world is None and self.local_world and self.single_node:
             self.world = self.local_world
+
+    def _are_ranks(self, gpus: dict[int, int]) -> bool:
+        """Return whether channels show that these devices bear their ranks' numbers.
+
+        ``Channel 00 : 2[1040] -> 0[1020]`` is of rank 2 of a communicator; at least two
+        processes, and each in one communicator only.
+        """
+        both = [pid for pid in self._senders if pid in gpus]
+        return len(both) > 1 and all(self._senders[pid] == {gpus[pid]} for pid in both)
 
     @property
     def single_node(self) -> bool:

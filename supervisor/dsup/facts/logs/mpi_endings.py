@@ -16,8 +16,9 @@ from dsup.facts.logs.shown import shown
 
 _NOTICED: Final = re.compile(
     r"noticed that process rank (\d{1,6}) with PID (\d{1,9}) on node (\S{1,255})"
-    r" exited on signal (\d{1,3})"
+    r" exited on(?: signal (\d{1,3})|$)"
 )
+_SIGNAL: Final = re.compile(r"signal (\d{1,3}) \(")
 _NAMED: Final = re.compile(
     r"Process name: +(?:\[+[\w.@-]{1,255},\d{1,9}\],(\d{1,6})\]"
     r"|\[[^\]]{1,255}[,@]\d{1,9},(\d{1,6})\]|([\w.-]{1,255})\[(\d{1,6})\]|(\d{1,6})$)"
@@ -61,7 +62,7 @@ class MpiEndings:
         text = line.text
         if self._named and self._follow(text):
             return True
-        if "exited on signal" in text or "Process name:" in text:
+        if "exited on" in text or "Process name:" in text:
             self._noticed(line, text)
         elif "RUNNING AT" in text:
             found = _HYDRA.search(text)
@@ -86,18 +87,20 @@ class MpiEndings:
         found = _NOTICED.search(text)
         if found:
             place = Place(int(found[1]), node=found[3], pid=int(found[2]) or None)
-            self._add(line, place, -int(found[4]))
+            if found[4]:
+                self._add(line, place, -int(found[4]))
+            else:
+                self._name(line, place)
             return
         named = _NAMED.search(text)
         if named:
+            # A slot of a host is a local rank, and of which node nobody tells.
             rank = named[1] or named[2] or named[5]
-            slot = named[4]
-            place = Place(
-                int(rank) if rank else None,
-                int(slot) if slot else None,
-                named[3] or "",
+            label = f"{named[3]}[{named[4]}]" if named[3] else ""
+            self._name(
+                line,
+                Place(int(rank) if rank else None, node=named[3] or "", label=label),
             )
-            self._name(line, place)
 
     def _name(self, line: LogLine, place: Place) -> None:
         self.finish()
@@ -109,7 +112,10 @@ class MpiEndings:
             return False
         line, place = self._named
         code, hydra = _CODE.search(text.strip()), _HYDRA_END.search(text)
-        if hydra and hydra[2]:
+        signal = _SIGNAL.match(text.strip())
+        if signal:
+            self._add(line, place, -int(signal[1]))
+        elif hydra and hydra[2]:
             self._add(line, place, -int(hydra[2]))
         elif hydra or code:
             told = (hydra and hydra[1]) or (code and code[1]) or 0
@@ -120,7 +126,7 @@ class MpiEndings:
                 return False
             self._add(line, place, None)
         self._named = None
-        return bool(hydra or code)
+        return bool(hydra or code or signal)
 
     def _add(self, line: LogLine, place: Place, status: int | None) -> None:
         self._ends.add(

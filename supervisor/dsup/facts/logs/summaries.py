@@ -46,14 +46,16 @@ class Summaries:
     def __init__(self, ends: Kept[End]) -> None:
         self._ends = ends
         self._entry: _Entry | None = None
-        self._root = self._inside = False
+        self._root = self._inside = self._headed = False
 
     def feed(self, line: LogLine) -> bool:
         """Take in a line; return whether it is of a summary."""
         text = line.text.strip()
         if self._heading(text):
             return True
-        if self._entry is None and not self._begins(text):
+        begins = self._entry is not None or self._begins(text)
+        self._headed = _ENTRY.match(text) is not None
+        if not begins:
             return False
         entry = self._entry = self._entry or _Entry(line)
         entry.feed(line, text)
@@ -75,6 +77,8 @@ class Summaries:
     def _begins(self, text: str) -> bool:
         """Return whether a row may begin an entry whose head is not there."""
         if self._inside and any(row in text for row in _ROWS):
+            return True
+        if self._headed and text.startswith("time "):
             return True
         if text.startswith("traceback : Signal "):
             return True
