@@ -1,7 +1,9 @@
 """The inquiry: when the judge is asked, and what happens where it does not answer."""
 
 import json
+import os
 import select
+import signal
 import time
 from types import SimpleNamespace
 
@@ -13,7 +15,7 @@ from dsup.core import events as ev
 from dsup.core.job import Job
 from dsup.core.output import Output
 from dsup.core.plan import Policy
-from dsup.core.state import Spec
+from dsup.core.state import NEVER, Spec
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
 from dsup.inquiry import Inquiry
@@ -50,10 +52,17 @@ class Judges:
     Attributes:
         asked: each judge that was asked and has not answered: its case, and whom to
             tell.
+        watcher: a loop that a test turns.
     """
 
     def __init__(self):
         self.asked = []
+        self.watcher = Loop()
+
+    def bury(self, pid):
+        """Kill the probe, and collect it."""
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
     def start(self, work, _deadline_s, done):
         """Answer for the scene at once; a judge waits for the test."""
@@ -87,6 +96,9 @@ class Desk:
         """Keep it."""
         self.published.append(verdict)
 
+    def keep_samples(self, attempt, lines):
+        self.samples = lines
+
     def keep_outcome(self, _state, _step):
         """No rank has an outcome here."""
 
@@ -105,6 +117,7 @@ def court():
     inquiry.file.pids = {0: 4000, 1: 4001}
     inquiry.file.ended(ev.RankExited("rank_exited", 5.0, 0.0, 0, 1, -9, ()))
     yield SimpleNamespace(inquiry=inquiry, judges=judges, desk=desk, posted=posted)
+    inquiry.stop()
     inquiry.file.close()
 
 
@@ -181,6 +194,44 @@ def test_after_a_death_by_a_signal_the_kernel_is_asked_once_more(court):
 
     assert not court.inquiry.busy
     assert len(court.desk.published) == 2
+
+
+def asked_of_gpus(court):
+    """Have a rank die while the GPUs have not told how they are."""
+    court.inquiry.started([{"LOCAL_RANK": "0"}, {"LOCAL_RANK": "1"}])
+    court.inquiry.ended(ev.RankExited("rank_exited", 5.0, 0.0, 0, 0, 1, ()))
+    court.inquiry.judge(final=True)
+    assert court.inquiry.busy
+
+
+def hear_the_probe(court):
+    """Turn the loop until the probe has answered: here is no GPU."""
+    while court.inquiry.helpers:
+        court.judges.watcher.turn(NEVER)
+
+
+def test_the_judge_is_asked_when_the_gpus_have_answered(court):
+    """An answer that comes at once is waited for, and is in the case."""
+    asked_of_gpus(court)
+    assert court.judges.asked == []
+    hear_the_probe(court)
+
+    [(case, _)] = court.judges.asked
+    assert case.devices.probed.failed == b"-1"
+
+
+def test_the_judge_is_asked_again_when_the_gpus_answer_late(court):
+    """After a tenth of a second nobody waits; what comes then amends the verdict."""
+    asked_of_gpus(court)
+    select.select([], [], [], max(0, court.inquiry.deadline() - time.monotonic()))
+    court.inquiry.on_tick()
+    [(case, _)] = court.judges.asked
+    assert case.devices.probed.failed == b""
+
+    hear_the_probe(court)
+    court.judges.answer()
+    [(case, _)] = court.judges.asked
+    assert case.devices.probed.failed == b"-1"
 
 
 def test_an_answer_about_another_attempt_is_dropped(court):

@@ -109,6 +109,7 @@ class Agent:
             self._finish(min(self._inquiry.deadline(), until_s))
             self._inquiry.on_tick()
             self._recorder.flush()
+        self._inquiry.stop()
         self._aides.hurry(time.monotonic() + LAST_AIDES_S)
         while self._aides.deadline() < NEVER:
             self._finish(self._aides.deadline())
@@ -154,7 +155,7 @@ class Agent:
         while self._leftovers.look(self._state, self._spared, self._owned):
             self._answer()
         tree.reap_adopted(self._owned)
-        self._inquiry.file.look(now_s)
+        self._inquiry.look(now_s, self._attempt.page)
         self._service.beat(now_s)
         text = self._recorder.show_status(self._state, self._attempt.step())
         if text is not None:
@@ -169,7 +170,8 @@ class Agent:
     @property
     def _spared(self) -> set[int]:
         """Children that are not the ranks' doing."""
-        return {*self._aides.pids, *self._recorder.pids, *self._attempt.helpers}
+        helpers = self._attempt.helpers | self._inquiry.helpers
+        return {*self._aides.pids, *self._recorder.pids, *helpers}
 
     def _post(self, event: ev.Event) -> None:
         self._events.append(event)
@@ -246,7 +248,7 @@ class Agent:
             advice = "(raise the limit of processes: ulimit -u, pids.max)"
             self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
         self._recorder.start(number, () if self._job.output.inherit else started)
-        self._inquiry.file.started()
+        self._inquiry.started(self._attempt.environments())
         self._service.ready()
         self._be_quick()
 
@@ -319,7 +321,7 @@ class Agent:
         ended = ev.RankExited(
             "rank_exited", now_s, late_s, number, rank.rank, status, dying
         )
-        self._inquiry.file.ended(ended)
+        self._inquiry.ended(ended)
         if self._attempt.page:
             self._attempt.page.mark_dead(rank.rank)
         self._post(ended)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dsup.edges.heartbeats import Page
     from dsup.edges.kin import Kin
     from dsup.edges.loop import Loop
+    from dsup.edges.sampler import Sampler
     from dsup.edges.scene import Scene
     from dsup.facts.told import Outcome
     from dsup.judging import Case
@@ -86,6 +87,12 @@ class CaseFile:
         self._kernel = KernelLog()
         self._counters: Counters | None = None
         self._kin: Kin | None = None
+        self._sampler: Sampler | None = None
+
+    @property
+    def samples(self) -> list[bytes]:
+        """Return the samples that were taken, one line each."""
+        return self._sampler.lines if self._sampler else []
 
     @property
     def by_signal(self) -> bool:
@@ -94,6 +101,16 @@ class CaseFile:
             event.status < 0 and event.rank not in self._signalled
             for event in self._ends
         )
+
+    @property
+    def signalled(self) -> bool:
+        """Whether dsup has signalled a rank."""
+        return bool(self._signalled)
+
+    def living(self) -> dict[int, int]:
+        """Return the pid of each rank that has not ended."""
+        over = {event.rank for event in self._ends}
+        return {rank: pid for rank, pid in self.pids.items() if rank not in over}
 
     def add(self, rank: Rank) -> None:
         """Take in a rank that was just started."""
@@ -105,17 +122,23 @@ class CaseFile:
         """Note how counters stand and who descends from whom: every rank runs now."""
         from dsup.edges.counters import Counters
         from dsup.edges.kin import Kin
+        from dsup.edges.sampler import Sampler
 
         self._counters, self._kin = Counters(), Kin()
         self._counters.snapshot(self.pids)
+        self._sampler = Sampler(self._counters.memory)
+        self._sampler.begin(time.monotonic())
         for rank, pid in self.pids.items():
             self._kin.add(rank, pid)
 
-    def look(self, now_s: float) -> None:
-        """Note who descends from whom, and lives in which cgroup, now and then."""
+    def look(self, now_s: float, page: Page | None) -> None:
+        """Note who descends from whom, lives where, and has how much, now and then."""
         if self._kin and self._counters and now_s >= self._kin.due_s:
             self._kin.look(now_s)
             self._counters.look()
+            # Whom a look has just met is that rank's, whoever had the number before.
+            if self._sampler and now_s >= self._sampler.due_s:
+                self._sampler.look(now_s, self._kin.present, page)
 
     def before_reap(self, rank: Rank) -> None:
         """Look at a rank that has ended, before it is gone for good."""
@@ -176,6 +199,7 @@ class CaseFile:
             kernel_records=self._kernel.records,
             kernel_error=self._kernel.error,
             kernel_lost=self._kernel.lost,
+            samples=tuple(self.samples),
             tails=self.tails,
             page=self.page,
         )

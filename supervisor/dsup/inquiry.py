@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from dsup.casefile import CaseFile
 from dsup.core import events as ev
 from dsup.core.state import NEVER
-from dsup_runtime import contract
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from dsup.core.job import Job
     from dsup.core.state import State
     from dsup.core.verdict import Verdict
+    from dsup.devices import Devices, Helpers
     from dsup.edges.heartbeats import Page
     from dsup.edges.loop import Loop
     from dsup.judging import Case
@@ -33,20 +35,6 @@ JUDGE_S: Final = 5.0
 LATE_KERNEL_S: Final = 0.5
 TAILS_MAX_BYTES: Final = 16 * 1024 * 1024
 _OUTER: Final = "TORCHELASTIC_ERROR_FILE"
-_SHM: Final = "/dev/shm"  # noqa: S108 (its space is looked at)
-
-
-class Helpers(Protocol):
-    """What an inquiry needs of the aides."""
-
-    def start(
-        self,
-        work: Callable[[], bytes],
-        deadline_s: float,
-        done: Callable[[bytes], None],
-        /,
-    ) -> None:
-        """Have work done by a child; ``done`` gets its answer, empty for none."""
 
 
 class Desk(Protocol):
@@ -57,6 +45,9 @@ class Desk(Protocol):
 
     def publish(self, verdict: Verdict) -> None:
         """Show and keep a verdict."""
+
+    def keep_samples(self, attempt: int, lines: list[bytes]) -> None:
+        """Write the samples of an attempt."""
 
     def keep_outcome(self, state: State, step: int | None) -> None:
         """Write the outcome of an attempt whose main rank was killed."""
@@ -96,6 +87,7 @@ class Inquiry:
         self._tmp_dir = ""
         self._verdict: Verdict | None = None
         self._missing: set[str] = set()
+        self._devices: Devices | None = None
         self._looking = False
         self._gather_by = NEVER
         self._late_at = NEVER
@@ -124,7 +116,42 @@ class Inquiry:
     @property
     def busy(self) -> bool:
         """Whether a verdict is still being made, or is to be made again."""
-        return self._working or self.deadline() < NEVER
+        due = min(self._gather_by, self._late_at) < NEVER
+        return self._working or due or bool(self._devices and self._devices.awaited)
+
+    @property
+    def helpers(self) -> set[int]:
+        """Pids of processes of dsup's own that serve it, beside aides."""
+        return self._devices.pids if self._devices else set()
+
+    def started(self, environments: Iterable[Mapping[str, str]]) -> None:
+        """Begin to look: every rank runs now.
+
+        Args:
+            environments: of each rank, in their order.
+        """
+        from dsup.devices import Devices
+
+        self.file.started()
+        self._devices = self._devices or Devices(self._aides, self._on_devices)
+        self._devices.started(self.file.attempt, self.file.pids, environments)
+
+    def look(self, now_s: float, page: Page | None) -> None:
+        """Look at what changes while the ranks run, now and then."""
+        self.file.look(now_s, page)
+        if self._devices:
+            self._devices.look(now_s)
+
+    def ended(self, event: ev.RankExited) -> None:
+        """Take in a rank's end; the first that failed has the GPUs asked at once."""
+        self.file.ended(event)
+        if event.status and self._devices and not self.file.signalled:
+            self._devices.died()
+
+    def stop(self) -> None:
+        """Let the devices go: the run is over, and the last verdict is made."""
+        if self._devices:
+            self._devices.stop()
 
     def judge(self, *, final: bool) -> None:
         """Have the attempt judged by what is known so far.
@@ -134,6 +161,8 @@ class Inquiry:
         """
         first = not self._final and self._verdict is None and not self._missing
         self._final = self._final or final
+        if self._devices:
+            self._devices.ended(self.file.living())
         if first and self.file.by_signal:
             self._late_at = time.monotonic() + LATE_KERNEL_S
         self._gather()
@@ -154,10 +183,11 @@ class Inquiry:
             self._hand_on(self._verdict, target)
 
     def _hand_on(self, verdict: Verdict, target: str) -> None:
+        from dsup import places
         from dsup.edges import outer_error
 
         rank = verdict.first_ranks[0] if verdict.first_ranks else 0
-        first = _error_file(self._job.run_dir, verdict.attempt, rank)
+        first = places.error_file(self._job.run_dir, verdict.attempt, rank)
         wall_s = time.clock_gettime(time.CLOCK_REALTIME)
         told = outer_error.fallback(verdict.summary, rank, verdict.status, wall_s)
         work = partial(outer_error.work, first, target, told, verdict.status)
@@ -173,16 +203,20 @@ class Inquiry:
         from dsup.report.outcome_file import MAIN_RANK
 
         self.file.look_closely(page)
+        self._desk.keep_samples(self.file.attempt, self.file.samples)
         if MAIN_RANK not in self.file.outcomes:
             self._desk.keep_outcome(state, self.file.last_step(MAIN_RANK))
 
     def deadline(self) -> float:
         """Return when ``on_tick`` is due, agent clock, seconds."""
-        return min(self._gather_by, self._late_at)
+        asked = self._devices.deadline() if self._devices else NEVER
+        return min(self._gather_by, self._late_at, asked)
 
     def on_tick(self) -> None:
         """Do what has become due."""
         now_s = time.monotonic()
+        if self._devices:
+            self._devices.on_tick()
         if now_s >= self._late_at:
             self._late_at = NEVER
             self._gather()
@@ -206,26 +240,18 @@ class Inquiry:
         if self._desk.ask_tails(number):
             self._missing.add("tails")
         self._missing.add("scene")
+        if self._devices and self._devices.awaited:
+            self._missing.add("devices")
         if not self._looking:
             self._looking = True
             self._look_at_the_scene(number)
 
     def _look_at_the_scene(self, number: int) -> None:
+        from dsup import places
         from dsup.edges import scene
 
-        job = self._job
-        places = {
-            "run directory": job.run_dir,
-            "checkpoints": job.checkpoint_dir,
-            "TMPDIR": self._tmp_dir,
-            "/dev/shm": _SHM,  # noqa: S108 (a name)
-        }
-        files = {
-            rank: _error_file(job.run_dir, number, rank)
-            for rank in range(job.spec.world_size)
-            if job.rank_logs
-        }
-        there = {name: path for name, path in places.items() if path}
+        there = places.file_systems(self._job, self._tmp_dir)
+        files = places.error_files(self._job, number)
         work = partial(scene.look, there, files)
         done = partial(self._on_scene, number)
         self._aides.start(work, time.monotonic() + SCENE_S, done)
@@ -237,6 +263,12 @@ class Inquiry:
         if number == self.file.attempt:
             self.file.scene = scene.decode(answer)
             self._arrived("scene")
+
+    def _on_devices(self) -> None:
+        """Have a verdict made again that did not know what the devices now say."""
+        self._arrived("devices")
+        if not self._missing and (self._working or self._verdict):
+            self._ask()
 
     def _arrived(self, what: str) -> None:
         if what in self._missing:
@@ -254,6 +286,8 @@ class Inquiry:
 
         self._working, self._again = True, False
         case = self.file.case()
+        if self._devices:
+            case = case._replace(devices=self._devices.found)
         done = partial(self._on_answer, case, self._final)
         work = partial(judging.work, case)
         self._aides.start(work, time.monotonic() + JUDGE_S, done)
@@ -272,10 +306,6 @@ class Inquiry:
         self._post(_judged(case.known.attempt, verdict, final=final))
         if self._again:
             self._ask()
-
-
-def _error_file(run_dir: str, attempt: int, rank: int) -> str:
-    return f"{contract.rank_dir(run_dir, attempt, rank)}/{contract.ERROR_FILE}"
 
 
 def _read(answer: bytes) -> Verdict | None:

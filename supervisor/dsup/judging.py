@@ -17,9 +17,11 @@ from dsup.attribution.timeline import (
 )
 from dsup.attribution.wording import status_text
 from dsup.core.verdict import Evidence, Verdict
-from dsup.edges import kernel_log
+from dsup.devices import Found
+from dsup.edges import kernel_log, ports
 from dsup.edges.scribe.protocol import decode_tails
-from dsup.facts import kernel, kmsg
+from dsup.facts import audit, gpu_health, kernel, kmsg, nvml, samples
+from dsup.facts.hardware import gpu_of
 from dsup.facts.note import decode_error_file, decode_note
 from dsup.facts.output import LastWords, last_words
 from dsup.facts.raised import Raised
@@ -44,8 +46,10 @@ class Case(NamedTuple):
         kernel_records: of /dev/kmsg, since the attempt began.
         kernel_error: why the kernel log cannot be read; empty if it can.
         kernel_lost: how many of its records were overwritten before they were read.
+        samples: of memory and progress, one line each.
         tails: a memory file of the scribe's, as bytes; see ``decode_tails``.
         page: the heartbeat page.
+        devices: what GPUs and network ports said.
     """
 
     known: Timeline
@@ -54,8 +58,10 @@ class Case(NamedTuple):
     kernel_records: tuple[bytes, ...] = ()
     kernel_error: str = ""
     kernel_lost: int = 0
+    samples: tuple[bytes, ...] = ()
     tails: bytes = b""
     page: bytes = b""
+    devices: Found = Found()
 
 
 def work(case: Case) -> bytes:
@@ -67,11 +73,13 @@ def work(case: Case) -> bytes:
 def timeline(case: Case) -> Timeline:
     """Return what a case's raw evidence says."""
     records, missing = _kernel_records(case)
-    return case.known._replace(
+    return _with_devices(case)._replace(
         raised=_raised(case),
         kernel=tuple(kernel.match(records)),
         kernel_log=missing,
+        abends=tuple(audit.match(records)),
         words=_words(case),
+        samples=samples.decode_all(case.samples),
         beats=_beats(case.page, case.known.world_size),
     )
 
@@ -106,6 +114,21 @@ def limit_oneself() -> None:
     limit = pages * resource.getpagesize() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+
+
+def _with_devices(case: Case) -> Timeline:
+    """Return what is known, with what the devices said."""
+    found = case.devices
+    cards = nvml.decode_cards(found.probed.cards)
+    used = {rank: gpu_of(cards, access) for rank, access in found.access.items()}
+    return case.known._replace(
+        gpus={rank: gpu for rank, gpu in used.items() if gpu},
+        gpu_health=gpu_health.health_of_all(cards, found.probed),
+        nvml=nvml.missing(found.probed),
+        ports=ports.changes(
+            ports.decode(found.ports_before), ports.decode(found.ports_after)
+        ),
+    )
 
 
 def _kernel_records(case: Case) -> tuple[list[kernel.Record], str]:

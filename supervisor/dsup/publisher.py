@@ -66,6 +66,16 @@ class Publisher:
 
         self._desk.say(amended(before, verdict), "failure")
 
+    def keep_samples(self, attempt: int, lines: list[bytes]) -> None:
+        """Write how memory and progress of an attempt's ranks went; nothing if none.
+
+        Args:
+            attempt: its number.
+            lines: one each.
+        """
+        if lines:
+            self._save(attempt, contract.SAMPLES_FILE, b"".join(lines))
+
     def keep_outcome(self, state: State, step: int | None) -> None:
         """Write the outcome of an attempt whose main rank was killed by a signal.
 

@@ -1,7 +1,5 @@
 """How memory went before a kill: what grew, by how much, and who stayed flat."""
 
-import pytest
-
 from dsup.attribution.growth import of_growth
 from dsup.attribution.timeline import End, Timeline
 from dsup.facts.samples import Sample
@@ -53,10 +51,16 @@ def test_what_a_program_needs_to_start_is_no_growth():
     ]
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_too_few_samples_tell_nothing(count):
+def test_one_sample_tells_nothing():
     """An attempt that died young has no curve."""
-    assert not of_growth(timeline(*((34, 34) for _ in range(count))), (0,))
+    assert not of_growth(timeline((34, 34)), (0,))
+
+
+def test_two_samples_tell_a_direction():
+    """What grows by the second is seen after seconds."""
+    (line,) = of_growth(timeline((1, 1), (9, 1)), (0,))
+
+    assert line.text.startswith("rank 0 grew from 1 GiB to 9 GiB, +8 GiB/min")
 
 
 def test_samples_after_the_first_death_are_not_looked_at():

@@ -1,5 +1,6 @@
 """The command line in this process, with an environment of its own."""
 
+import json
 import os
 from typing import NamedTuple
 
@@ -96,5 +97,74 @@ def job(home):
             terminal = Terminal(talks=talks, shows=shows)
             call = Call(context.params, origins(context), os.environ, terminal)
             return build(call, dry=True)
+
+    return make
+
+
+FAILED = "20991130T022748Z-train-a0b408_gpu-a17"
+
+
+def _exited(rank, status, at_s):
+    return {
+        "event": "rank_exited",
+        "at_s": at_s,
+        "late_s": 0.0,
+        "attempt": 0,
+        "rank": rank,
+        "status": status,
+        "dying": [],
+    }
+
+
+def _journal():
+    """Return the journal of a run of two ranks that was given up, rank 1 killed."""
+    spec = {
+        "world_size": 2,
+        "settle_s": 2.0,
+        "grace_s": 25.0,
+        "keep_helpers": False,
+        "policy": {
+            "max_restarts": 0,
+            "backoff_s": [10.0],
+            "healthy_after_s": 1800.0,
+            "restart_on_user": False,
+            "checkpoints_known": False,
+        },
+    }
+    started = {"event": "rank_started", "at_s": 1.0, "attempt": 0}
+    items = [
+        {"event": "launched", "at_s": 1.0},
+        {"command": "prepare", "attempt": 0},
+        {**started, "rank": 0, "pid": 100},
+        {**started, "rank": 1, "pid": 101},
+        _exited(1, -9, 3.0),
+        {"command": "signal_ranks", "attempt": 0, "ranks": [0], "signum": 15},
+        _exited(0, -15, 3.5),
+        {"command": "exit", "code": 137, "origin": "rank"},
+    ]
+    head = {"n": 0, "journal": 1, "spec": spec}
+    lines = [head, *({"n": n, **item} for n, item in enumerate(items, 1))]
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
+@pytest.fixture
+def failed_run(home):
+    """Give ``failed_run(name, **files)``: a run directory, and more files in it.
+
+    Of a file's name ``__`` is a slash and ``_`` before its ending a dot.
+    """
+
+    def make(name=FAILED, known=(), **files):
+        path = home / ".local/state/dsup/runs" / name
+        (path / "attempt_0" / "1").mkdir(parents=True)
+        (path / "events.jsonl").write_text(_journal())
+        clocks = {"realtime_ns": 10**18 + 10**9, "monotonic_ns": 10**9}
+        fields = {"schema": "dsup.run/1", "host": "gpu-a17", "clocks": clocks}
+        (path / "run.json").write_text(json.dumps({**fields, **dict(known)}))
+        for below, raw in files.items():
+            file = path / ".".join(below.replace("__", "/").rsplit("_", 1))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(raw)
+        return path
 
     return make

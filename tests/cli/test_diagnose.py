@@ -195,7 +195,7 @@ def test_json_is_one_verdict_for_each_failed_attempt(made, dsup):
     keep(path, verdict(attempt=1))
     said = json.loads(dsup("diagnose", "--json").out)
 
-    assert set(said) == {"schema", "verdicts"}
+    assert set(said) == {"schema", "verdicts", "sources", "remarks"}
     assert said["schema"] == "dsup.diagnosis/1"
     assert [(v["attempt"], v["cause"], v["exit"]) for v in said["verdicts"]] == [
         (0, "killed", None),
@@ -625,7 +625,7 @@ def test_runs_are_looked_for_where_launch_would_keep_them(
             ["2099"], f"2 names have that in them: {OTHER}, {NAME} (", id="ambiguous"
         ),
         pytest.param(["/no/such"], "there is no such directory", id="no such path"),
-        pytest.param(["a", "b"], "see dsup diagnose --help", id="too many words"),
+        pytest.param(["other", "zzz"], "cannot find run zzz", id="one of two words"),
     ],
 )
 def test_a_run_that_is_not_there_is_a_wrong_call(made, dsup, words, reason):

@@ -11,8 +11,14 @@ import time
 
 import pytest
 
-from dsup.edges.kernel_log import KEPT_MAX_BYTES, KernelLog, from_journal
-from dsup.facts import kernel, kmsg
+from dsup.edges.kernel_log import (
+    KEPT_MAX_BYTES,
+    KernelLog,
+    abends_from_journal,
+    from_journal,
+    replay,
+)
+from dsup.facts import audit, kernel, kmsg
 
 WAIT_S = 10
 ENTRY = {"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0", "MESSAGE": "hello"}
@@ -457,3 +463,70 @@ def test_the_journals_reader_dies_with_its_aide(journalctl, tmp_path):
     os.close(pidfd)
 
     assert ended == [pidfd]
+
+
+def test_all_that_the_log_still_has_is_replayed(source, tmp_path):
+    """Records from before dsup started count; those overwritten are passed over."""
+    path = tmp_path / "kmsg"
+    path.touch()
+    source.reads = [record(1), errno.EPIPE, record(5), record(6)]
+    taken = []
+
+    assert replay(taken.append, str(path), source.read) == ""
+    assert taken == [record(1), record(5), record(6)]
+
+
+def test_a_log_that_cannot_be_replayed_says_why(source, tmp_path):
+    """No file, or one that fails: a reason instead of records."""
+    assert "there is no" in replay(print, str(tmp_path / "kmsg"), source.read)
+    (tmp_path / "kmsg").touch()
+    source.reads = [errno.EPERM]
+    error = replay(print, str(tmp_path / "kmsg"), source.read)
+
+    assert error.startswith("cannot read the kernel log, because permission was denied")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
+        b"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 Fault Up",
+        b"mce: [Hardware Error]: Machine check events logged",
+        b"EDAC MC0: 1 UE memory read error on any memory",
+        b"Memory failure: 0x1a: Killing python:4 due to hardware memory corruption",
+        b"pcieport 0000:3a:00.0: AER: Corrected error received: 0000:3b:00.0",
+        b"INFO: task python:4177 blocked for more than 122 seconds.",
+        b"rcu: INFO: rcu_preempt self-detected stall on CPU",
+        b"blk_update_request: I/O error, dev sdb, sector 41 op 0x0:(READ)",
+        b"nfs: server filer not responding, still trying",
+        b"mlx5_core 0000:5c:00.0 ens1: Link down",
+        b"cgroup: fork rejected by pids controller in /a",
+        b"audit: type=1701 audit(1.2:3): pid=9 comm=x sig=11",
+    ],
+)
+def test_what_tells_of_a_fault_outlives_noise(log, source, text):
+    """Another tenant's noise must not push out what a death may be explained by."""
+    noise = [record(n, b"usb 1-1: new device" + b"." * 900) for n in range(2, 400)]
+    source.reads = [record(1, text), *noise]
+    log.drain()
+
+    assert record(1, text) in log.records
+
+
+def test_deaths_that_only_audit_saw_are_read_from_the_journal(journalctl):
+    """The journal has audit's records where a daemon keeps them from the kernel log."""
+    told = {"_TRANSPORT": "audit", "MESSAGE": "ANOM_ABEND pid=9 comm=x sig=11"}
+    old, new = (
+        json.dumps(told | {"__MONOTONIC_TIMESTAMP": str(at_us)}) for at_us in (1, 9)
+    )
+    other = json.dumps(told | {"_TRANSPORT": "syslog"})
+    program = journalctl(f"echo '{old}'; echo '{other}'; echo '{new}'")
+    found = abends_from_journal(5, 5.0, program)
+    (abend,) = audit.match(filter(None, map(kmsg.parse_audit, found)))
+
+    assert (abend.pid, abend.signum, abend.at_us) == (9, 11, 9)
+
+
+def test_without_journald_no_death_is_known_from_it(tmp_path):
+    """A machine without the program is no error."""
+    assert abends_from_journal(0, 0.5, str(tmp_path / "journalctl")) == []

@@ -264,10 +264,6 @@ Fatal Python error: Segmentation fault
 user[41]: this is in red
 the kernel said: python[41]: segfault
 python: potentially unexpected fatal signal 11.
-INFO: task python:41 blocked for more than 120 seconds.
-watchdog: BUG: soft lockup - CPU#0 stuck for 23s! [python:41]
-NVRM: Xid (PCI:0000:01:00): 31, pid=41, name=python, MMU Fault
-Memory failure: 0x1840200: Killing python:41 due to hardware memory corruption
 BUG: unable to handle page fault for address: ffff
 cgroup: fork accepted
 see cgroup: fork rejected by pids controller in /a
@@ -313,6 +309,18 @@ HOSTILE = {
     "paths apart": "cgroup: fork rejected by pids controller in ",
     "slashes": "/" * 8000,
     "oopses": "general protection fault: 0000 [#1] SMP",
+    "xids": "NVRM: Xid (PCI:0000:01:00" + " GPU-I:05" * 900,
+    "names of xids": "NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=" + "x " * 4000,
+    "tasks": "INFO: task " + "x:1" * 2700,
+    "lockups": "watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [" + "a:1]" * 2000,
+    "blocks": "{1}[Hardware Error]: " + " " * 8000,
+    "pages": "Memory failure: 0x1: Killing " + "a:1 due " * 1000,
+    "ports": "pcieport 0000:00:01.0: " + "AER: " * 1600,
+    "disks": "sd 1:1:1:1: [" + "sda" * 2700,
+    "file systems": "EXT4-fs error (device sda1): " + "x: comm " * 1000,
+    "drives": "nvme nvme0: I/O 1 " + "timeou" * 1300,
+    "servers": "Lustre: " + "Request sent has " * 480,
+    "adapters": "mlx5_core 0000:01:00.0: " + "Link " * 1600,
 }
 
 

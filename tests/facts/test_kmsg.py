@@ -30,7 +30,7 @@ ENTRY = {
         pytest.param(b"6,339,51,-;cut off", Record(339, 51, "cut off")),
         pytest.param(b"0,1,2,-;a panic\n", Record(1, 2, "a panic")),
         pytest.param(b"7,1,2,c;a fragment\n", Record(1, 2, "a fragment")),
-        pytest.param(b"4,1,2,+;its rest\n", Record(1, 2, "its rest")),
+        pytest.param(b"4,1,2,+;its rest\n", Record(1, 2, "its rest", True)),
         pytest.param(b"4,1,2,-,caller=T41;text\n", Record(1, 2, "text")),
         pytest.param(b"4,1,2,c,1,-;text\n", Record(1, 2, "text")),
         pytest.param(b"4,1,2,-;a;b,c\n", Record(1, 2, "a;b,c")),

@@ -1,5 +1,7 @@
 """The panel and the one-line forms: what a person reads of a verdict."""
 
+import math
+
 import pytest
 
 from dsup.core.verdict import Advice, Evidence, Verdict, Victim
@@ -403,3 +405,33 @@ def test_that_line_is_never_long(verdict, following):
 def test_an_amendment_says_what_changed(after, said):
     """A late fact prints one line, if a person would care, and never a second panel."""
     assert amended(OOM, after) == said
+
+
+LOGGED = SETTING._replace(
+    run="", launcher="torchrun", node="gpu-a17", next_text="", logs="", more="a.log:7"
+)
+
+
+def test_the_panel_of_a_log_names_the_launcher_and_the_place():
+    """What dsup did not start, it did not end either; a log knows no local ranks."""
+    lines = panel(OOM, LOGGED)
+
+    assert lines[0].startswith("━━ dsup ━ torchrun, attempt 0 failed ━")
+    assert row(OOM, "first", LOGGED) == "rank 5 on gpu-a17, 14:19:48.0"
+    assert "ended by torchrun: 0-3, 7" in row(OOM, "victims", LOGGED)
+    assert row(OOM, "more", LOGGED) == "a.log:7"
+
+
+def test_a_log_without_times_has_a_panel_without_times():
+    """Nothing is made up, and the rule is as long as ever."""
+    lines = panel(OOM._replace(at_s=math.nan), LOGGED)
+
+    assert (width(lines[0]), "UTC" in lines[0]) == (WIDTH, False)
+    assert row(OOM._replace(at_s=math.nan), "first", LOGGED) == "rank 5 on gpu-a17"
+
+
+def test_of_a_long_path_the_name_is_shown():
+    """Where the line stands is worth more than the directories above."""
+    proof = Evidence("log", "ValueError: no", 5, None, f"/{'x' * 90}/train.log", 12)
+
+    assert "[train.log:12]" in "\n".join(inner(OOM._replace(evidence=(proof,))))

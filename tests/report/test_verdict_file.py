@@ -1,13 +1,14 @@
 """Verdicts as bytes: what programs read, and what comes back of hostile ones."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsup.core.exits import CAUSES
-from dsup.core.verdict import Advice, Evidence, Verdict, Victim
+from dsup.core.verdict import Advice, Evidence, Looked, Verdict, Victim
 from dsup.report.verdict_file import (
     EVIDENCE_MAX,
     FILE_MAX_BYTES,
@@ -37,6 +38,8 @@ VERDICT = Verdict(
     advice=Advice("find_killer", "look for who sent it"),
     status=-9,
     signature="killed|SIGKILL",
+    looked=(Looked("obstacle"), Looked("killed", "killed", (2,))),
+    would_change=("the kernel log was not read",),
 )
 KNOWN = {
     "attempt": 1,
@@ -73,6 +76,11 @@ KNOWN = {
     "exit": {"code": 137, "origin": "rank"},
     "status": -9,
     "signature": "killed|SIGKILL",
+    "looked": [
+        {"rule": "obstacle", "cause": "", "first_ranks": []},
+        {"rule": "killed", "cause": "killed", "first_ranks": [2]},
+    ],
+    "would_change": ["the kernel log was not read"],
 }
 
 
@@ -117,6 +125,24 @@ def test_fields_of_a_later_version_are_passed_over():
     assert decode(json.dumps(later).encode()).verdict.cause == "killed"
 
 
+def test_a_file_of_an_earlier_version_says_nothing_of_rules():
+    """What it does not have is empty."""
+    new = {"looked", "would_change"}
+    earlier = {name: value for name, value in KNOWN.items() if name not in new}
+    verdict = decode(json.dumps(earlier).encode()).verdict
+
+    assert (verdict.looked, verdict.would_change) == ((), ())
+
+
+def test_a_time_that_nothing_tells_is_null():
+    """A log may have none; the verdict's is then no number."""
+    timeless = VERDICT._replace(at_s=math.nan, evidence=())
+    known = json.loads(encode(timeless, node="", offset_s=0.0, ended=None))
+
+    assert (known["at"], known["first_nodes"]) == (None, [])
+    assert math.isnan(decode(json.dumps(known).encode()).verdict.at_s)
+
+
 def changed(**fields):
     """Return a verdict file with other fields."""
     return json.dumps({**KNOWN, **fields}).encode()
@@ -142,7 +168,13 @@ def changed(**fields):
         pytest.param(changed(first_ranks=[None]), id="no rank"),
         pytest.param(changed(first_nodes=[1]), id="no node"),
         pytest.param(changed(at="yesterday"), id="no time"),
-        pytest.param(changed(at=None), id="time missing"),
+        pytest.param(
+            json.dumps({k: v for k, v in KNOWN.items() if k != "at"}).encode(),
+            id="time missing",
+        ),
+        pytest.param(changed(looked=7), id="looked no list"),
+        pytest.param(changed(looked=[{"rule": 1}]), id="no rule"),
+        pytest.param(changed(would_change=[1]), id="no sentence"),
         pytest.param(changed(at="2026-11-30T02:27:48"), id="time of nowhere"),
         pytest.param(changed(evidence=["x"]), id="evidence no object"),
         pytest.param(changed(evidence=[{"source": "oracle"}]), id="no known source"),
@@ -203,6 +235,16 @@ verdicts = st.builds(
     advice=st.none() | st.builds(Advice, action=texts(20), text=texts(60)),
     status=st.integers(-64, 255),
     signature=texts(40),
+    looked=st.lists(
+        st.builds(
+            Looked,
+            rule=texts(20),
+            cause=texts(20),
+            first_ranks=st.lists(ranks, max_size=9).map(tuple),
+        ),
+        max_size=9,
+    ).map(tuple),
+    would_change=st.lists(texts(40), max_size=9).map(tuple),
 )
 
 
@@ -263,6 +305,8 @@ def test_an_answer_fits_whatever_is_in_it(letter):
         ended_by_dsup=tuple(range(1000)),
         advice=Advice(text, text),
         signature=text,
+        looked=(Looked(text, text, tuple(range(1000))),) * 100,
+        would_change=(text,) * 100,
     )
     raw = to_wire(huge)
     verdict = from_wire(raw)
@@ -278,6 +322,7 @@ def test_1000_ranks_of_an_ordinary_failure_are_all_kept():
     verdict = VERDICT._replace(
         victims=tuple(Victim(r, 2, "closed by peer, exit 1") for r in range(1000)),
         ended_by_dsup=tuple(range(1000, 2000)),
+        looked=tuple(Looked(f"a_rule_of_that_name_{n}") for n in range(30)),
     )
 
     assert from_wire(to_wire(verdict)) == verdict

@@ -82,6 +82,21 @@ ADVICE: Final[dict[str, Advice]] = {
 """Causes without an entry leave nothing to do, or nothing that dsup knows of."""
 
 
+_BY_RULE: Final[dict[str, Advice]] = {
+    "memory_broke": Advice(
+        "drain_node", "drain the node and have the memory module replaced"
+    ),
+    "program_faulted": Advice(
+        "check_program",
+        "debug the program: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1; suspect the "
+        "GPU only if it comes back there in another job",
+    ),
+    "fabric_failed": Advice(
+        "reset_fabric", "reset the NVSwitches and their GPUs together; drain the node"
+    ),
+}
+"""Where what the rule saw tells more than the cause does."""
+
 _UNRAISED: Final = Advice(
     "find_exit", "find where the script ends with that code: no exception was seen"
 )
@@ -96,4 +111,4 @@ def advice_for(cause: str, rule: str) -> Advice | None:
     """
     if cause == "python_exception" and rule == "ended_without_words":
         return _UNRAISED
-    return ADVICE.get(cause)
+    return _BY_RULE.get(rule) or ADVICE.get(cause)

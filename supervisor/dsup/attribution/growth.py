@@ -14,7 +14,7 @@ from dsup.attribution.wording import gib, others
 from dsup.core.verdict import Evidence
 from dsup.facts.samples import Sample
 
-SAMPLES_MIN: Final = 3
+SAMPLES_MIN: Final = 2
 """Fewer tell no direction."""
 
 WINDOW_SHARE: Final = 0.5
@@ -79,7 +79,8 @@ def curves(samples: Sequence[Sample]) -> dict[int, Curve]:
         return {}
     last_s = samples[-1].at_s
     since_s = last_s - WINDOW_SHARE * (last_s - samples[0].at_s)
-    window = [sample for sample in samples if sample.at_s >= since_s]
+    later = [sample for sample in samples if sample.at_s >= since_s]
+    window = later if len(later) >= SAMPLES_MIN else samples[-SAMPLES_MIN:]
     found = {}
     for rank in window[0].rss_kb.keys() & window[-1].rss_kb.keys():
         span_s = window[-1].at_s - window[0].at_s

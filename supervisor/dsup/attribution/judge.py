@@ -1,6 +1,7 @@
 """The judge: the first rule that speaks, completed by what every verdict has.
 
-Pure and total: whatever the timeline holds, there is a verdict.
+Pure and total: whatever the timeline holds, there is a verdict. The rules after the one
+that speaks are asked as well, for ``--why`` only: none of them changes the answer.
 """
 
 from __future__ import annotations
@@ -11,24 +12,60 @@ from typing import Final
 from dsup.attribution import proof
 from dsup.attribution.accounts import SIGABRT, Account, accounts
 from dsup.attribution.advice import advice_for
-from dsup.attribution.rules import RULES, unknown
+from dsup.attribution.rules import RULES, Rule, unknown
 from dsup.attribution.timeline import Timeline
+from dsup.attribution.why import would_change
 from dsup.attribution.wording import one_line
 from dsup.core.exits import signal_name
-from dsup.core.verdict import Evidence, Verdict, Victim
+from dsup.core.verdict import Evidence, Looked, Verdict, Victim
 
 EVIDENCE_MAX: Final = 24
 SIGNATURE_MAX_CHARS: Final = 200
+ALSO_MAX_RANKS: Final = 256
+"""With more ranks on a node, rules after the one that speaks are not asked: the judge
+has other things to do in its five seconds."""
 
 
-def judge(timeline: Timeline) -> Verdict:
+def judge(timeline: Timeline, rules: tuple[Rule, ...] = RULES) -> Verdict:
     """Return the verdict on an attempt.
 
     Args:
         timeline: everything that is known of it, so far.
+        rules: in the order in which they are tried.
     """
-    spoken = next((v for rule in RULES if (v := rule(timeline)) is not None), None)
-    return _completed(timeline, spoken or unknown(timeline))
+    answers = _answers(timeline, rules)
+    spoken = next((answer for answer in answers if answer is not None), None)
+    verdict = _completed(timeline, spoken or unknown(timeline))
+    return verdict._replace(
+        looked=tuple(map(_looked, rules, answers)),
+        would_change=would_change(timeline, verdict),
+    )
+
+
+def _answers(timeline: Timeline, rules: tuple[Rule, ...]) -> list[Verdict | None]:
+    """Return what each rule has to say, as far as they were asked."""
+    answers: list[Verdict | None] = []
+    spoken = False
+    for rule in rules:
+        if spoken and timeline.world_size > ALSO_MAX_RANKS:
+            break
+        answers.append(_also(rule, timeline) if spoken else rule(timeline))
+        spoken = spoken or answers[-1] is not None
+    return answers
+
+
+def _also(rule: Rule, timeline: Timeline) -> Verdict | None:
+    """Return what a rule says after another has spoken: its bug costs no verdict."""
+    try:
+        return rule(timeline)
+    except Exception:  # noqa: BLE001 (the answer is known, and stands)
+        return None
+
+
+def _looked(rule: Rule, answer: Verdict | None) -> Looked:
+    if answer is None:
+        return Looked(rule.__name__)
+    return Looked(rule.__name__, answer.cause, answer.first_ranks)
 
 
 def _completed(timeline: Timeline, verdict: Verdict) -> Verdict:

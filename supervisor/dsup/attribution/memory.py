@@ -169,6 +169,7 @@ def killed_from_outside(timeline: Timeline) -> Verdict | None:
         *(line for a in killed for line in proof.of_end(a)),
         *proof.of_silence(timeline, ranks),
         *proof.of_quiet_kernel(timeline),
+        *of_growth(timeline, ranks),
         *(line for rank in ranks for line in proof.of_beat(timeline, rank)),
     )
     return Verdict(

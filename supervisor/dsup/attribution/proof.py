@@ -12,6 +12,7 @@ from dsup.attribution.accounts import (
     fault_s,
     words,
 )
+from dsup.attribution.devices import users
 from dsup.attribution.timeline import Counter, Space, Standing, Timeline
 from dsup.attribution.wording import exception, gib, one_line, status_text
 from dsup.core.verdict import LOOKED_AT, Evidence, Source
@@ -23,6 +24,7 @@ LAST_LINES: Final = 3
 LOOKED_AT_MAX: Final = 3
 HANDED_MAX: Final = 2
 FULL_PARTS: Final = 50
+_NOT_OURS: Final = "no GPU of this run"
 
 
 def of_end(account: Account) -> tuple[Evidence, ...]:
@@ -197,6 +199,8 @@ def _why_not(timeline: Timeline, fault: KernelFault) -> str:
     at_s = fault_s(fault)
     if at_s is not None and at_s < timeline.started_s - KERNEL_CLOCK_S:
         return "older than this attempt"
+    if fault.kind == "xid" and fault.pci and len(timeline.gpus) >= timeline.world_size:
+        return "not what came first" if users(timeline, fault.pci) else _NOT_OURS
     if fault.pid is not None and fault.pid in timeline.kin and timeline.host_pids:
         return "not what came first"
     if fault.kind in OOM_KINDS or fault.pid is not None:

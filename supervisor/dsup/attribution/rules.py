@@ -12,11 +12,11 @@ else by the end that was seen; ends within the agent's blind time are equal, and
 are named.
 
 Rules about strong accounts look at leaders only, so they never quarrel about time;
-their order says which evidence goes first among equals: the kernel's word, the wait
-status, what the rank itself told. Rules below them speak only where no account is
-strong. They go from what was seen (state T, exit 0, state D) to what is missing (who
-did not time out) and end with victims alone, then with "unknown", which is an honest
-answer.
+their order says which evidence goes first among equals: a device that failed, the
+kernel's word, the wait status, what the rank itself told. Rules below them speak only
+where no account is strong. They go from what was seen (state T, exit 0, state D) to
+what is missing (who did not time out) and end with victims alone, then with "unknown",
+which is an honest answer.
 
 The death of a rank that dsup signalled is no evidence against it. Each rule is one pure
 function with its symptom, its source and its window in its docstring.
@@ -27,8 +27,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from dsup.attribution import crashes, exceptions, hidden, memory, stalls, victims
+from dsup.attribution import (
+    crashes,
+    exceptions,
+    gpu_state,
+    hardware,
+    hidden,
+    host,
+    memory,
+    network,
+    stalls,
+    victims,
+)
 from dsup.attribution.accounts import Account, accounts
+from dsup.attribution.hardware_proof import supported, supporting
 from dsup.attribution.mismatch import mismatched
 from dsup.attribution.proof import of_end, of_last_lines
 from dsup.attribution.timeline import Timeline
@@ -76,7 +88,7 @@ def unknown(timeline: Timeline) -> Verdict:
         *(line for a in by_time for line in of_end(a)),
         *(line for a in by_time[:1] for line in of_last_lines(timeline, a.rank)),
     )
-    return Verdict(
+    verdict = Verdict(
         timeline.attempt,
         "unknown",
         (),
@@ -88,6 +100,8 @@ def unknown(timeline: Timeline) -> Verdict:
         status=by_time[0].status if by_time else 1,
         signature=text if not named else status_text(by_time[0].status),
     )
+    more = supporting(timeline, verdict)
+    return verdict._replace(evidence=(*evidence, *more))
 
 
 def _named(account: Account) -> str:
@@ -95,8 +109,12 @@ def _named(account: Account) -> str:
     return f"rank {account.rank} ended with {status_text(account.status)}{how}"
 
 
-RULES: Final[tuple[Rule, ...]] = (
+_ORDER: Final[tuple[Rule, ...]] = (
     obstacle,
+    # A device that failed goes before what ranks say when they lose it.
+    hardware.gpu_failed,
+    hardware.fabric_failed,
+    host.memory_broke,
     # Strong accounts: the kernel's word, the wait status, the rank's own word.
     memory.kernel_killed_rank,
     memory.kernel_killed_helper,
@@ -105,23 +123,32 @@ RULES: Final[tuple[Rule, ...]] = (
     memory.killed_from_outside,
     crashes.crashed,
     crashes.terminated,
+    # NVML tells no time: it goes behind deaths by a signal.
+    gpu_state.gpu_reported_bad,
     mismatched,
+    # The kernel's word on what an exception tells of only by its number.
+    host.storage_failed,
+    network.adapter_failed,
     exceptions.all_alike,
     exceptions.raised,
     crashes.aborted,
     # None is strong: what a communication error hides, and who is missing.
     hidden.raised_before_teardown,
     stalls.frozen,
+    hardware.program_faulted,
     hidden.raised_in_thread,
     victims.early_exit,
     exceptions.all_same_code,
     crashes.ended_without_words,
     hidden.shown_and_alive,
     stalls.asleep_in_kernel,
+    host.stuck_in_kernel,
     stalls.did_not_come,
     victims.own_connection,
     stalls.lived_on,
     victims.store_host_first,
     victims.only_victims,
 )
+
+RULES: Final[tuple[Rule, ...]] = tuple(map(supported, _ORDER))
 """Tried from first to last; ``unknown`` speaks where none of them does."""

@@ -81,7 +81,8 @@ class Space(NamedTuple):
     """How full a file system is that the run depends on.
 
     Attributes:
-        name: ``run directory``, ``checkpoints``, ``TMPDIR`` or ``/dev/shm``.
+        name: ``run directory``, ``checkpoints``, ``working directory``, ``TMPDIR``
+            or ``/dev/shm``.
         path: where it was looked at.
         free_bytes: left for an ordinary user.
         total_bytes: its size.

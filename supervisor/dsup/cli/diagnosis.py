@@ -4,98 +4,120 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from dsup.cli.run_files import RunFiles, UnreadableRunError, read_file, read_run
+from dsup.cli.answer import Case, Diagnosis, RunBasis
+from dsup.cli.foreign import kept_case, of_logs
+from dsup.cli.run_files import (
+    RunFiles,
+    UnreadableRunError,
+    read_run,
+    read_verdicts,
+    run_file,
+)
+from dsup.cli.safe_files import files_below, read_file
 from dsup.core.errors import JournalError
 from dsup.core.verdict import Verdict
 from dsup.report import account as accounts
-from dsup.report import hindsight, verdict_file
+from dsup.report import hindsight
 from dsup.report.account import Account
-from dsup.report.panel import Setting
 from dsup_runtime import contract
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _CLOCK_MAX_S: Final = 1 << 40
+_RANKS_MAX: Final = 1 << 24
+_EMPTY: Final = "because it is empty"
+"""How what is said of a log ends that nobody wrote to: most ranks have one."""
+
+_RANK_LOGS: Final = (contract.STDOUT_FILE, contract.STDERR_FILE)
 
 
-class Case(NamedTuple):
-    """One verdict, and what is needed to show it.
-
-    Attributes:
-        offset_s: CLOCK_REALTIME minus the verdict's clock, seconds.
-        ended: exit code of the run and whose it is, where this attempt was its last.
-        next_text: what followed.
-
-    The others are as in ``Setting``.
-    """
-
-    verdict: Verdict
-    node: str
-    pids: dict[int, int]
-    offset_s: float
-    next_text: str
-    logs: str
-    ended: tuple[int, str] | None
-
-    def fields(self) -> dict[str, Any]:
-        """Return it as programs read it."""
-        return verdict_file.fields(
-            self.verdict, node=self.node, offset_s=self.offset_s, ended=self.ended
-        )
-
-    def setting(self, unicode: bool) -> Setting:
-        """Return what its panel needs."""
-        return Setting(
-            run="",
-            node=self.node,
-            pids=self.pids,
-            offset_s=self.offset_s,
-            next_text=self.next_text,
-            logs=self.logs,
-            unicode=unicode,
-        )
-
-
-class Diagnosis(NamedTuple):
-    """A run.
+class Seen(NamedTuple):
+    """What could be seen of a run on its own node, while it is read on another.
 
     Attributes:
-        cases: a verdict for each attempt that failed, in order.
-        remarks: what could not be read.
-        outcome: what became of the run.
-        started_s: CLOCK_REALTIME, seconds.
+        alive: a scribe held the journal; None where that could not be found out.
+        rebooted: the node had been booted since.
     """
 
-    name: str
-    node: str
-    world_size: int
-    started_s: float
-    cases: tuple[Case, ...]
-    remarks: tuple[str, ...]
-    outcome: str
+    alive: bool | None
+    rebooted: bool
 
 
-def diagnosis(path: str) -> Diagnosis:
+def diagnosis(path: str, seen: Seen | None = None) -> Diagnosis:
     """Return what is known of a run.
+
+    Args:
+        path: its directory.
+        seen: what a bundle knows; None where this is the run's own directory.
 
     Raises:
         UnreadableRunError: the directory is no run's, or cannot be read.
     """
-    files = read_run(path)
     try:
+        files = read_run(path)
         told = accounts.account(files.lines)
     except JournalError as error:
-        raise UnreadableRunError(f"cannot diagnose {path}: {error}") from None
-    return _Reading(files, told).diagnosis()
+        return _without_journal(path, f"cannot diagnose {path}: {error}")
+    except UnreadableRunError as error:
+        return _without_journal(path, str(error))
+    if seen is not None:
+        files = files._replace(alive=seen.alive)
+    rebooted = _rebooted(files) if seen is None else seen.rebooted
+    return _Reading(files, told, rebooted).diagnosis()
+
+
+def _without_journal(path: str, refusal: str) -> Diagnosis:
+    """Return what verdicts, else what the ranks' logs say of a run.
+
+    Raises:
+        UnreadableRunError: there are neither.
+    """
+    why = refusal.rpartition("because ")[2]
+    verdicts, odd = read_verdicts(path)
+    known = run_file(path)
+    host = known.get("host")
+    node = host if isinstance(host, str) else ""
+    name = os.path.basename(os.path.abspath(path))
+    if verdicts:
+        said = [f"the journal cannot be read ({why}); kept verdicts are shown"]
+        cases = tuple(kept_case(kept, node) for _, kept in sorted(verdicts.items()))
+        size = known.get("world_size")
+        world_size = size if type(size) is int and 0 < size <= _RANKS_MAX else 0
+        return Diagnosis(
+            kind="run",
+            name=name,
+            paths=(path,),
+            node=node,
+            world_size=world_size,
+            started_s=None,
+            cases=cases,
+            remarks=(*said, *map(_unread_verdict, odd)),
+            outcome="what became of the run is not known",
+        )
+    if not any(_is_rank_log(below, found) for below, found in files_below(path)):
+        raise UnreadableRunError(refusal)
+    logs = of_logs([path])
+    remarks = (one for one in logs.remarks if not one.endswith(_EMPTY))
+    said = [f"the journal cannot be read ({why}); the ranks' logs were read"]
+    return logs._replace(name=name, paths=(path,), remarks=(*said, *remarks))
+
+
+def _is_rank_log(below: str, found: os.stat_result) -> bool:
+    return os.path.basename(below) in _RANK_LOGS and found.st_size > 0
+
+
+def _unread_verdict(name: str) -> str:
+    return f"{name} cannot be read"
 
 
 class _Reading:
     """Puts a run's files together."""
 
-    def __init__(self, files: RunFiles, told: Account) -> None:
+    def __init__(self, files: RunFiles, told: Account, rebooted: bool) -> None:
         self._files = files
         self._told = told
+        self._rebooted = rebooted
         self._offset_s, self._started_s = _clocks(files, told)
         host = files.known.get("host")
         self._node = host if isinstance(host, str) else "an unknown node"
@@ -109,13 +131,16 @@ class _Reading:
             cases += self._cut_short(numbers)
             cases.append(self._gone())
         return Diagnosis(
-            name=os.path.basename(files.path),
+            kind="run",
+            name=os.path.basename(os.path.abspath(files.path)),
+            paths=(files.path,),
             node=self._node,
             world_size=told.world_size,
             started_s=self._started_s,
             cases=tuple(cases),
             remarks=tuple(self._remarks()),
             outcome=accounts.outcome(told, files.alive),
+            basis=RunBasis(files, told, self._offset_s, self._rebooted),
         )
 
     def _case(self, number: int) -> Case:
@@ -133,7 +158,7 @@ class _Reading:
         return [self._case(number)] if failed and number not in numbers else []
 
     def _gone(self) -> Case:
-        rebooted = not self._told.guard_lost and _rebooted(self._files)
+        rebooted = not self._told.guard_lost and self._rebooted
         verdict = hindsight.agent_gone(self._told, node=self._node, rebooted=rebooted)
         return self._made(verdict)._replace(next_text="nothing: dsup itself is gone")
 
@@ -161,7 +186,7 @@ class _Reading:
 
     def _remarks(self) -> list[str]:
         said = [
-            f"{name} cannot be read; its verdict is made from the journal alone"
+            f"{_unread_verdict(name)}; its verdict is made from the journal alone"
             for name in self._files.odd
         ]
         unread = self._told.unread

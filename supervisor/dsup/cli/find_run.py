@@ -1,14 +1,13 @@
-"""Which run directory is meant: the newest, one by name, or one by path."""
+"""Which run directory is meant: the newest, or one by its name."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from dsup.cli.run_dir import _defaults
-from dsup.cli.run_files import read_file
+from dsup.cli.run_files import run_file
 from dsup.core.errors import SpecError
 from dsup.edges.scribe.retention import NAME
 from dsup_runtime import contract
@@ -16,8 +15,6 @@ from dsup_runtime import contract
 _NAMED_MAX: Final = 5
 _IDS_MAX: Final = 500
 """So many runs are looked into for a run id that is not in their name."""
-
-_RUN_FILE_BYTES: Final = 1 << 22
 
 
 class Run(NamedTuple):
@@ -43,16 +40,19 @@ def find_run(asked: str, environment: Mapping[str, str]) -> str:
     """Return the directory of the run that is meant.
 
     Args:
-        asked: a directory, a run id, or a part of a run's name; empty for the newest.
+        asked: a run id, or a part of a run's name; empty for the newest.
         environment: names the places where runs are kept.
 
     Raises:
         SpecError: there is none, or more than one.
     """
-    if "/" in asked or os.path.isdir(asked):
-        return _by_path(asked)
+    if "/" in asked:
+        raise SpecError(
+            f"cannot find a run in {asked}, because there is no such directory or file "
+            "(without an argument dsup diagnose takes the newest run)"
+        )
     places = list(_places(environment))
-    runs = sorted((run for place in places for run in _runs(place)), reverse=True)
+    runs = sorted((run for place in places for run in runs_in(place)), reverse=True)
     where = ", ".join(places) or "any default place"
     if not runs:
         raise SpecError(
@@ -61,16 +61,24 @@ def find_run(asked: str, environment: Mapping[str, str]) -> str:
     return _by_name(asked, runs, where).path if asked else runs[0].path
 
 
-def _by_path(path: str) -> str:
-    """Return a directory, or the newest run in it."""
-    if not os.path.exists(path):
-        raise SpecError(
-            f"cannot find a run in {path}, because there is no such directory (without "
-            "an argument dsup diagnose takes the newest run)"
-        )
-    inside = sorted(_runs(path), reverse=True)
-    own = os.path.exists(os.path.join(path, contract.JOURNAL_FILE))
-    return inside[0].path if inside and not own else os.path.abspath(path)
+def named_like(word: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names of runs that have a word in them."""
+    for place in _places(environment):
+        yield from (run.name for run in runs_in(place) if word in run.name)
+
+
+def runs_in(parent: str) -> Iterator[Run]:
+    """Yield the runs in a directory; none where it cannot be read."""
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return
+    for name in filter(NAME.fullmatch, names):
+        try:
+            found = os.lstat(os.path.join(parent, name, contract.JOURNAL_FILE))
+        except OSError:
+            continue
+        yield Run(name.partition("-")[0], found.st_mtime, name, parent)
 
 
 def _by_name(asked: str, runs: list[Run], where: str) -> Run:
@@ -106,23 +114,5 @@ def _places(environment: Mapping[str, str]) -> Iterator[str]:
             yield place
 
 
-def _runs(parent: str) -> Iterator[Run]:
-    try:
-        names = os.listdir(parent)
-    except OSError:
-        return
-    for name in filter(NAME.fullmatch, names):
-        try:
-            found = os.lstat(os.path.join(parent, name, contract.JOURNAL_FILE))
-        except OSError:
-            continue
-        yield Run(name.partition("-")[0], found.st_mtime, name, parent)
-
-
 def _id(run: Run) -> object:
-    try:
-        path = os.path.join(run.path, contract.RUN_FILE)
-        known = json.loads(read_file(path, _RUN_FILE_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return known.get("run_id") if isinstance(known, dict) else None
+    return run_file(run.path).get("run_id")

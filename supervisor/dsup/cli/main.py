@@ -10,6 +10,8 @@ import click
 
 from dsup.cli.completion import completion
 from dsup.cli.diagnose import diagnose
+from dsup.cli.explain_word import explain
+from dsup.cli.kernel_log import kernel_log
 from dsup.cli.launch import launch
 from dsup.core.errors import DsupError
 from dsup.core.exits import BUG, OK, WRONG_CALL, stop_code
@@ -53,6 +55,8 @@ def cli() -> None:
 
 cli.add_command(launch)
 cli.add_command(diagnose)
+cli.add_command(explain)
+cli.add_command(kernel_log)
 cli.add_command(completion)
 
 

@@ -21,8 +21,8 @@ _LAUNCH_STATUS: Final = (
 )
 _EXIT_STATUS: Final[Mapping[str, str]] = {
     "dsup-diagnose": (
-        "0 when there was something to say, also of a run that went well; 1 when the "
-        "directory holds no run that can be read; 2 when there is no such run."
+        "0 when there was something to say, also of a run that went well; 1 when what "
+        "was named cannot be read; 2 when there is no such run or file."
     ),
 }
 """Of the pages whose command has codes of its own."""

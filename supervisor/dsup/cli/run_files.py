@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from dsup.cli.safe_files import Opened, is_directory, read_below
 from dsup.core.errors import DsupError
 from dsup.report.typed import a_dict, loads
 from dsup.report.verdict_file import FILE_MAX_BYTES, Kept, decode
@@ -18,7 +18,6 @@ JOURNAL_MAX_BYTES: Final = 32 * 1024 * 1024
 
 _RUN_FILE_MAX_BYTES: Final = 4 * 1024 * 1024
 _ATTEMPTS_MAX: Final = 1000
-_SAFE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class UnreadableRunError(DsupError):
@@ -57,7 +56,7 @@ def read_run(path: str) -> RunFiles:
     """
     name = contract.JOURNAL_FILE
     try:
-        with _Opened(os.path.join(path, name)) as fd:
+        with Opened(path, name) as fd:
             alive = _is_claimed(fd)  # first: what is written until then, is read
             lines = _lines(fd)
             written_s = os.fstat(fd).st_mtime
@@ -71,34 +70,35 @@ def read_run(path: str) -> RunFiles:
         raise UnreadableRunError(
             f"cannot diagnose {path}, because its {name} cannot be read: {reason}"
         ) from None
-    verdicts, odd = _verdicts(path)
-    return RunFiles(path, _known(path), lines, written_s, verdicts, odd, alive)
+    verdicts, odd = read_verdicts(path)
+    return RunFiles(path, run_file(path), lines, written_s, verdicts, odd, alive)
 
 
-def read_file(path: str, most: int) -> bytes:
-    """Return a regular file's first bytes.
-
-    Raises:
-        OSError: it cannot be read, or is a link, a FIFO or a device.
-    """
-    with _Opened(path) as fd:
-        return os.pread(fd, most, 0)
+def run_file(path: str) -> dict[str, object]:
+    """Return what a run's run.json says; nothing if it cannot be read."""
+    try:
+        return a_dict(loads(read_below(path, contract.RUN_FILE, _RUN_FILE_MAX_BYTES)))
+    except (OSError, ValueError):
+        return {}
 
 
-class _Opened:
-    """A regular file as a descriptor, for the length of a ``with``."""
-
-    def __init__(self, path: str) -> None:
-        self._fd = os.open(path, _SAFE)
-
-    def __enter__(self) -> int:
-        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            self.__exit__()
-            raise OSError(0, "not a regular file")
-        return self._fd
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+def read_verdicts(path: str) -> tuple[dict[int, Kept], tuple[str, ...]]:
+    """Return a run's verdicts by attempt, and names of those that cannot be read."""
+    kept, odd = {}, []
+    for number in _attempts(path):
+        name = f"{contract.attempt_dir('', number)}/{contract.VERDICT_FILE}"
+        try:
+            found = decode(read_below(path, name, FILE_MAX_BYTES + 1))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            odd.append(name)
+            continue
+        if found.verdict.attempt == number:
+            kept[number] = found
+        else:
+            odd.append(name)
+    return kept, tuple(odd)
 
 
 def _is_claimed(journal_fd: int) -> bool | None:
@@ -121,35 +121,8 @@ def _lines(fd: int) -> list[str]:
     return whole.decode(errors="replace").split("\n")
 
 
-def _known(path: str) -> dict[str, object]:
-    try:
-        file = os.path.join(path, contract.RUN_FILE)
-        return a_dict(loads(read_file(file, _RUN_FILE_MAX_BYTES)))
-    except (OSError, ValueError):
-        return {}
-
-
-def _verdicts(path: str) -> tuple[dict[int, Kept], tuple[str, ...]]:
-    kept, odd = {}, []
-    for number in _attempts(path):
-        name = f"{contract.attempt_dir('', number)}/{contract.VERDICT_FILE}"
-        try:
-            raw = read_file(os.path.join(path, name), FILE_MAX_BYTES + 1)
-            found = decode(raw)
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError):
-            odd.append(name)
-            continue
-        if found.verdict.attempt == number:
-            kept[number] = found
-        else:
-            odd.append(name)
-    return kept, tuple(odd)
-
-
 def _attempts(path: str) -> Iterator[int]:
     for number in range(_ATTEMPTS_MAX):
-        if not os.path.isdir(contract.attempt_dir(path, number)):
+        if not is_directory(path, contract.attempt_dir("", number)):
             return
         yield number

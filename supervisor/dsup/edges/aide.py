@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from dsup.core.state import NEVER
+from dsup.linux.child import drop_descriptors
 
 ANSWER_MAX_BYTES: Final = 65_536
-_STDERR: Final = 2
 
 
 class Watcher(Protocol):
@@ -137,7 +137,7 @@ def _fork(work: Callable[[], bytes]) -> tuple[int, int]:
     if pid == 0:
         code = 1
         try:
-            _close_all_but(to_answer)
+            drop_descriptors((to_answer,))
             os.write(to_answer, work()[:ANSWER_MAX_BYTES])
             code = 0
         finally:
@@ -145,20 +145,3 @@ def _fork(work: Callable[[], bytes]) -> tuple[int, int]:
             os._exit(code)
     os.close(to_answer)
     return pid, answer
-
-
-def _close_all_but(kept: int) -> None:
-    """Drop inherited descriptors: an aide that hangs must keep no pipe open.
-
-    The console is one: whoever reads it would wait for the aide.
-    """
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in range(_STDERR + 1):
-        os.dup2(null, fd)
-    for name in os.listdir("/proc/self/fd"):
-        fd = int(name)
-        if fd > _STDERR and fd != kept:
-            try:
-                os.close(fd)
-            except OSError:
-                continue

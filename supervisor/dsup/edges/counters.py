@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from dsup.linux import cgroup, proc
-from dsup.linux.cgroup import Groups
+from dsup.linux.cgroup import Groups, Memory
 
 if TYPE_CHECKING:
     from dsup.attribution.timeline import Counter
@@ -115,6 +115,16 @@ class Counters:
         groups = {living.unified for living in self._living.values()} or {None}
         told = (cgroup.pressure(group, self._root) for group in groups)
         return max((value for value in told if value is not None), default=None)
+
+    def memory(self) -> tuple[int | None, int | None]:
+        """Return memory in use and limit, bytes, of the cgroup that all ranks live in.
+
+        None for what is unknown, and where they live in several.
+        """
+        places = {living.memory for living in self._living.values()}
+        place = places.pop() if len(places) == 1 else None
+        found = cgroup.memory(place) if place else Memory()
+        return found.current_bytes, found.limit_bytes
 
     def limit_bytes(self, rank: int) -> int | None:
         """Return how much memory a rank's cgroup may have; None for no limit."""

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import Final
 
 from dsup.core.printable import printable
+from dsup.facts.kernel import Record
+from dsup.facts.kernel_words import telling
 from dsup.linux import libc
 
 PATH: Final = "/dev/kmsg"
@@ -30,24 +32,14 @@ _RECORD_MAX_BYTES: Final = 8192
 _READS_MAX: Final = 32_768
 """At most so many records a drain: some 50 ms."""
 
+_REPLAYED_MAX: Final = 4_194_304
+"""The largest log has fewer records; one that grows faster than it is read never ends.
+"""
+
 _DEVICE: Final = os.makedev(1, 11)
-_TELLING: Final = (
-    b"oom",
-    b"Kill process",
-    b"Killed process",
-    b"killed as a result",
-    b"emory cgroup",
-    b"emory: usage",
-    b"segfault",
-    b"trap",
-    b"fault",
-    b"unhandled",
-    b"invalid opcode",
-    b"PID: ",
-    b"NVRM",
-    b"pids controller",
-)
-_JOURNAL: Final = ("-k", "-o", "json", "--no-pager", "--all", "--lines=4000")
+_JOURNAL: Final = ("-o", "json", "--no-pager", "--all", "--lines=4000")
+_OF_KERNEL: Final = ("-k",)
+_OF_AUDIT: Final = ("-b", "_TRANSPORT=audit", "_AUDIT_TYPE=1701")
 _JOURNAL_MAX_BYTES: Final = 4_194_304
 _PART_BYTES: Final = 65_536
 _COMPLAINT_MAX_BYTES: Final = 300
@@ -96,6 +88,7 @@ class KernelLog:
         self._next: int | None = None
         self._telling = _Kept()
         self._other = _Kept()
+        self._tells: Callable[[bytes], object] | None = None
         self._count = 0
         try:
             self.fd = _open(path)
@@ -144,15 +137,47 @@ class KernelLog:
             self.lost += max(0, seq - self._next) if self._next is not None else 0
             self._next = max(seq + 1, self._next or 0)
         # Facility 0, the kernel's own, has one digit before the comma.
-        telling = raw[1:2] == b"," and any(word in raw for word in _TELLING)
+        self._tells = self._tells or telling()
+        tells = raw[1:2] == b"," and self._tells(raw)
         self._count += 1
-        (self._telling if telling else self._other).add(self._count, raw)
+        (self._telling if tells else self._other).add(self._count, raw)
         while self._telling.size + self._other.size > KEPT_MAX_BYTES:
             if self._other.rows:
                 self._other.drop()
             else:
                 self._telling.drop()
                 self.lost += 1
+
+
+def replay(
+    take: Callable[[bytes], None],
+    path: str = PATH,
+    read: Callable[[int, int], bytes] = os.read,
+) -> str:
+    """Give every record that the kernel log still has to a function, oldest first.
+
+    Returns:
+        Why it cannot be read; empty if it was.
+    """
+    fd = -1
+    try:
+        fd = _open(path, end=False)
+        for _ in range(_REPLAYED_MAX):
+            try:
+                raw = read(fd, _RECORD_MAX_BYTES)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:
+                continue  # overwritten just now: the numbers show how many
+            if not raw:
+                break
+            take(raw)
+    except OSError as error:
+        return f"cannot read the kernel log, because {_reason(error, path)}"
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    return ""
 
 
 def from_journal(
@@ -171,20 +196,49 @@ def from_journal(
     """
     from dsup.facts.kmsg import parse_journal
 
-    told, complaint = _printed([program, *_JOURNAL], time.monotonic() + limit_s)
-    found = []
-    for line in told.decode(errors="replace").splitlines():
-        record = parse_journal(line)
-        if record:
-            found.append((line, record.at_us))
+    command = [program, *_OF_KERNEL, *_JOURNAL]
+    found, complaint = _entries(command, limit_s, parse_journal)
     if not found:
         why = complaint or "it has none (join the group systemd-journal)"
         return [], f"cannot read kernel records from the journal, because {why}"
     return [line for line, at_us in found if at_us is None or at_us >= since_us], ""
 
 
-def _open(path: str) -> int:
-    """Open the log at its end."""
+def abends_from_journal(
+    since_us: int, limit_s: float, program: str = "journalctl"
+) -> list[str]:
+    """Return what journald knows from audit of deaths by signals.
+
+    Args:
+        since_us: earlier records are left out; clock of the kernel log, microseconds.
+        limit_s: how long journald may take; what came until then is used.
+        program: what prints it, one JSON object a line.
+
+    Returns:
+        Lines for ``kmsg.parse_audit``, oldest first; none where journald does not
+        listen to audit, or may not be asked.
+    """
+    from dsup.facts.kmsg import parse_audit
+
+    found, _ = _entries([program, *_JOURNAL, *_OF_AUDIT], limit_s, parse_audit)
+    return [line for line, at_us in found if at_us is None or at_us >= since_us]
+
+
+def _entries(
+    command: list[str], limit_s: float, parse: Callable[[str], Record | None]
+) -> tuple[list[tuple[str, int | None]], str]:
+    """Return the lines that are records, with their times, and a complaint."""
+    told, complaint = _printed(command, time.monotonic() + limit_s)
+    found = []
+    for line in told.decode(errors="replace").splitlines():
+        record = parse(line)
+        if record:
+            found.append((line, record.at_us))
+    return found, complaint
+
+
+def _open(path: str, *, end: bool = True) -> int:
+    """Open the log, at its end or at its oldest record."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     fd = os.open(path, flags)
     info = os.fstat(fd)
@@ -192,7 +246,7 @@ def _open(path: str) -> int:
     if stat.S_ISCHR(info.st_mode) and info.st_rdev != _DEVICE:
         os.close(fd)
         raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-    if stat.S_ISCHR(info.st_mode) or stat.S_ISREG(info.st_mode):
+    if end and (stat.S_ISCHR(info.st_mode) or stat.S_ISREG(info.st_mode)):
         os.lseek(fd, 0, os.SEEK_END)
     return fd
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dsup.core.state import NEVER
 from dsup.linux import proc
 
 if TYPE_CHECKING:
-    from dsup.edges.heartbeats import Page
     from dsup.facts.samples import Sample
 
 EVERY_S: Final = 10.0
@@ -26,6 +25,16 @@ PROCESSES_MAX: Final = 512
 
 _KIB: Final = 1024
 _PAGE_KIB: Final = os.sysconf("SC_PAGE_SIZE") // _KIB
+
+
+class Page(Protocol):
+    """What a sampler needs of the heartbeat page."""
+
+    def steps(self) -> dict[int, int]:
+        """Return the last step of each rank that tells its steps."""
+
+    def phases(self) -> dict[int, str]:
+        """Return the phase of each rank that tells it."""
 
 
 class Sampler:

@@ -112,6 +112,7 @@ COMMUNICATION: Final = (
         "timed out waiting for the others",
         (
             "waiting for clients",
+            "store based barrier",
             "wait timeout after",
             "socket timeout",
             "has timed out",
@@ -131,6 +132,7 @@ COMMUNICATION: Final = (
         "connection failed",
         (
             "connectfullmesh failed",
+            "ops function error: hccl",
             "/gloo/transport/",
             "ncclsystemerror",
             "horovod has been shut down",
@@ -156,7 +158,8 @@ class Row(NamedTuple):
 
 DEEP: Final = (
     Row("dataloader_worker", words=("dataloader worker (pid",)),
-    Row("device_assert", words=("device-side assert",)),
+    # Not "device-side assertions": each CUDA error tells how to enable these.
+    Row("device_assert", words=("device-side assert triggered",)),
     Row("gpu_hardware", words=("uncorrectable ecc", "gpu is lost")),
     Row(
         "cuda_oom",
@@ -230,6 +233,7 @@ OUTER: Final = (
         ("CheckpointException", "SafetensorError"),
         (
             "error(s) in loading state_dict",
+            "copying a param with shape",
             "pytorchstreamreader failed",
             "invalid magic number; corrupt file",
             "unexpected eof, expected",

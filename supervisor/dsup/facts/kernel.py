@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from dsup.core.printable import printable
 
@@ -37,11 +37,17 @@ class Record(NamedTuple):
         at_us: when, microseconds since boot on the kernel's clock (close to
             CLOCK_MONOTONIC); None where the source does not tell.
         text: the message, unescaped, without any prefix; it may have several lines.
+        goes_on: it is the rest of the record before it.
+        stamp: the time as the source shows it, where that is no time since boot.
+        wall_us: that time, microseconds; only differences within one log count.
     """
 
     seq: int | None
     at_us: int | None
     text: str
+    goes_on: bool = False
+    stamp: str = ""
+    wall_us: int | None = None
 
 
 class KernelFault(NamedTuple):
@@ -65,6 +71,7 @@ class KernelFault(NamedTuple):
         device: what the record is about, as it names it: a block device, a port, an
             NVSwitch, a memory controller; empty where it names none.
         previous_xid: the Xid that a record says this one was caused by.
+        stamp: as in ``Record``.
     """
 
     kind: Kind
@@ -85,6 +92,7 @@ class KernelFault(NamedTuple):
     severity: Severity = ""
     device: str = ""
     previous_xid: int | None = None
+    stamp: str = ""
 
 
 class Candidate(NamedTuple):
@@ -101,9 +109,72 @@ class Candidate(NamedTuple):
 TEXT_MAX_CHARS: Final = 8192
 """What is looked at of a record; the kernel cuts its own at 1 to 8 KiB."""
 
+FAULTS_MAX: Final = 100_000
+"""So many are kept, the first ones; a log may have gigabytes."""
+
 _PIDS: Final = "cgroup: fork rejected by pids controller in "
 _GROUP_OF_VICTIM: Final = "Task in "
 _GROUP_OF_LIMIT: Final = " killed as a result of limit of "
+
+
+class Reading(Protocol):
+    """What is known of one family of faults after the records so far."""
+
+    def take(self, place: int, record: Record) -> None:
+        """Take one record in."""
+
+    def found(self) -> Iterable[Candidate]:
+        """Return the faults; no more records follow."""
+
+
+class Matching:
+    """The faults of a log that is read record by record.
+
+    Attributes:
+        left_out: how many faults were found beyond those that are kept.
+    """
+
+    def __init__(self) -> None:
+        # The agent imports the types above on its way to the first rank; `re` costs
+        # time.
+        from dsup.facts.kernel_readings import readings
+
+        self.left_out = 0
+        self._readings = (*readings(), _RefusedForks())
+        self._pending: Record | None = None
+        self._place = 0
+
+    def take(self, record: Record) -> None:
+        """Take one record in; one that goes on waits for its rest."""
+        text = record.text[:TEXT_MAX_CHARS]
+        last = self._pending
+        if last is not None and (record.goes_on or _goes_on(last.text, text)):
+            whole = (last.text + text)[:TEXT_MAX_CHARS]
+            self._pending = last._replace(text=whole)
+            return
+        self._pass_on()
+        self._pending = record._replace(text=text)
+
+    def skip(self, count: int) -> None:
+        """Take note of records that tell of nothing."""
+        if count:
+            self._pass_on()
+            self._place += count
+
+    def faults(self) -> list[KernelFault]:
+        """Return the faults, in the order in which they begin."""
+        self._pass_on()
+        found = [one for reading in self._readings for one in reading.found()]
+        found.sort(key=lambda candidate: candidate.place)
+        self.left_out = max(0, len(found) - FAULTS_MAX)
+        return [candidate.fault for candidate in found[:FAULTS_MAX]]
+
+    def _pass_on(self) -> None:
+        record, self._pending = self._pending, None
+        if record is not None:
+            for reading in self._readings:
+                reading.take(self._place, record)
+            self._place += 1
 
 
 def match(records: Iterable[Record]) -> list[KernelFault]:
@@ -111,69 +182,63 @@ def match(records: Iterable[Record]) -> list[KernelFault]:
 
     A fault is known by how its record begins, never by words inside: names of tasks,
     files and cgroups are their makers' choice. Its other records are joined to it by
-    pid, or where only one fault is open that they can belong to; else they are left
-    out, since records of two CPUs come interleaved.
+    what they name (a pid, a device, a page), or where only one fault is open that they
+    can belong to; else they are left out, since records of two CPUs come interleaved.
 
     Args:
         records: of the kernel's own, in the order of the log.
     """
-    # The agent imports the types above on its way to the first rank; `re` costs time.
-    from dsup.facts import kernel_crash, kernel_oom
-
-    whole = _joined(records)
-    found = [
-        *kernel_oom.find(whole),
-        *kernel_crash.find(whole),
-        *_refused_forks(whole),
-    ]
-    found.sort(key=lambda candidate: candidate.place)
-    return [candidate.fault for candidate in found]
+    matching = Matching()
+    for record in records:
+        matching.take(record)
+    return matching.faults()
 
 
-def _joined(records: Iterable[Record]) -> list[Record]:
-    """Return the records, those capped that are too long, and some put together.
+def _goes_on(last: str, text: str) -> bool:
+    """Return whether a record's text is the rest of the last one's.
 
     Kernels of 3.5 to 4.9 print a cgroup's path apart from the words around it, and
     other CPUs may get between: then each piece is a record of its own.
     """
-    whole: list[Record] = []
-    for record in records:
-        text = record.text[:TEXT_MAX_CHARS]
-        last = whole[-1].text if whole else ""
-        if _goes_on(last, text):
-            whole[-1] = whole[-1]._replace(text=(last + text)[:TEXT_MAX_CHARS])
-        else:
-            whole.append(record._replace(text=text))
-    return whole
-
-
-def _goes_on(last: str, text: str) -> bool:
-    """Return whether a record's text is the rest of the last one's."""
     if last in (_PIDS, _GROUP_OF_VICTIM) or last.endswith(_GROUP_OF_LIMIT):
         return text.startswith("/")
     return text.startswith(_GROUP_OF_LIMIT) and last.startswith(_GROUP_OF_VICTIM)
 
 
-def _refused_forks(records: Sequence[Record]) -> Iterator[Candidate]:
-    """Find cgroups that may have no more tasks; the kernel tells of each once."""
-    told: set[str] = set()
-    for place, record in enumerate(records):
-        head, _, path = record.text.partition(_PIDS)
-        if head or not record.text.startswith(_PIDS) or path in told:
-            continue
-        told.add(path)
-        yield Candidate(
-            place,
-            KernelFault(
-                "pids_limit",
-                cgroup=path.rstrip() or None,
-                seq=record.seq,
-                at_us=record.at_us,
-                text=printable(record.text),
-            ),
-        )
+class _RefusedForks:
+    """Cgroups that may have no more tasks; the kernel tells of each once."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Candidate] = {}
+
+    def take(self, place: int, record: Record) -> None:
+        """Take one record in."""
+        if not record.text.startswith(_PIDS) or len(self._told) > FAULTS_MAX:
+            return
+        path = record.text[len(_PIDS) :].rstrip()
+        fault = told("pids_limit", record)._replace(cgroup=path or None)
+        self._told.setdefault(path, Candidate(place, fault))
+
+    def found(self) -> Iterable[Candidate]:
+        """Return the faults."""
+        return self._told.values()
 
 
-def within(span_us: int, first_us: int | None, then_us: int | None) -> bool:
+def told(kind: Kind, record: Record) -> KernelFault:
+    """Return a fault of which no more is known than the record that tells of it."""
+    return KernelFault(
+        kind,
+        seq=record.seq,
+        at_us=record.at_us,
+        text=printable(record.text),
+        stamp=record.stamp,
+    )
+
+
+def within(span_us: int, first: Record, then: Record) -> bool:
     """Return whether two records may belong together, as far as their times tell."""
-    return first_us is None or then_us is None or then_us - first_us <= span_us
+    if first.at_us is not None and then.at_us is not None:
+        return then.at_us - first.at_us <= span_us
+    if first.wall_us is not None and then.wall_us is not None:
+        return then.wall_us - first.wall_us <= span_us
+    return True

@@ -7,11 +7,21 @@ arch/powerpc/kernel/traps.c, arch/riscv/kernel/traps.c, 2.6.18 to 6.18.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from dsup.core.printable import printable
-from dsup.facts.kernel import Candidate, KernelFault, Kind, Record, within
+from dsup.facts.kernel import (
+    FAULTS_MAX,
+    Candidate,
+    KernelFault,
+    Kind,
+    Record,
+    told,
+    within,
+)
+from dsup.facts.kernel_words import COMM
 
 _SIGILL: Final = 4
 _SIGTRAP: Final = 5
@@ -19,8 +29,7 @@ _SIGBUS: Final = 7
 _SIGFPE: Final = 8
 _SIGSEGV: Final = 11
 
-# Of the 15 bytes of a name each may be written as four characters.
-_TASK = r"(?P<comm>.{0,60})\[(?P<pid>\d{1,10})\]"
+_TASK = rf"(?P<comm>{COMM}{{0,15}})\[(?P<pid>\d{{1,10}})\]"
 
 _SEGFAULT: Final = re.compile(
     rf"{_TASK}: segfault (?:\((?P<signum>\d{{1,3}})\) )?"
@@ -109,22 +118,64 @@ class _Rest(NamedTuple):
     lasts_us: int
 
 
+@dataclass(slots=True, eq=False)
+class _Crash:
+    place: int
+    record: Record
+    fault: KernelFault
+
+
 _LIB_COMES: Final = _Rest(4, 100_000)
 _TASK_COMES: Final = _Rest(100, 5_000_000)
 
 
-def find(records: Sequence[Record]) -> list[Candidate]:
-    """Return the crashes that records tell of; see ``kernel.match``."""
-    crashes: list[Candidate] = []
-    for place, record in enumerate(records):
+class Crashes:
+    """The crashes that the records so far tell of."""
+
+    def __init__(self) -> None:
+        self._crashes: list[_Crash] = []
+        self._latest: deque[_Crash] = deque(maxlen=_TASK_COMES.records)
+
+    def take(self, place: int, record: Record) -> None:
+        """Take one record in."""
         fault = _of_user(record) or _of_kernel(record)
         if fault is not None:
-            crashes.append(Candidate(place, fault))
+            crash = _Crash(place, record, fault)
+            if len(self._crashes) <= FAULTS_MAX:
+                self._crashes.append(crash)
+            self._latest.append(crash)
         elif found := _MAPPED.match(record.text):
-            _add_lib(crashes, place, record, _lib(found))
+            self._add_lib(place, record, _lib(found))
         elif found := _DUMP.match(record.text):
-            _add_task(crashes, place, record, found)
-    return crashes
+            self._add_task(place, record, found)
+
+    def found(self) -> Iterator[Candidate]:
+        """Return the crashes."""
+        return (Candidate(crash.place, crash.fault) for crash in self._crashes)
+
+    def _add_lib(self, place: int, record: Record, lib: str) -> None:
+        """Give the one crash that lacks it the file, where that is its own record."""
+        recent = self._recent(place, record, _LIB_COMES)
+        named = [crash for crash in recent if crash.fault.pid is not None]
+        lacking = [crash for crash in named if crash.fault.lib is None]
+        if len(lacking) == 1:
+            lacking[0].fault = lacking[0].fault._replace(lib=lib)
+
+    def _add_task(self, place: int, record: Record, found: re.Match[str]) -> None:
+        """Give the one crash that lacks it the task."""
+        recent = self._recent(place, record, _TASK_COMES)
+        lacking = [crash for crash in recent if crash.fault.pid is None]
+        if len(lacking) == 1:
+            pid, comm = int(found["pid"]), found["comm"]
+            lacking[0].fault = lacking[0].fault._replace(pid=pid, comm=comm)
+
+    def _recent(self, place: int, record: Record, rest: _Rest) -> Iterator[_Crash]:
+        """Return the crashes that a record may complete, the latest first."""
+        for crash in reversed(self._latest):
+            if place - crash.place > rest.records:
+                return
+            if within(rest.lasts_us, crash.record, record):
+                yield crash
 
 
 def _of_user(record: Record) -> KernelFault | None:
@@ -147,25 +198,25 @@ def _of_user(record: Record) -> KernelFault | None:
 def _segfault(found: re.Match[str], record: Record) -> KernelFault:
     signum = int(found["signum"]) if found["signum"] else _SIGSEGV
     address = int(found["address"], 16)
-    return _told("segfault", record)._replace(address=address, signum=signum)
+    return told("segfault", record)._replace(address=address, signum=signum)
 
 
 def _unhandled(found: re.Match[str], record: Record) -> KernelFault:
     signum, address = int(found["signum"]), int(found["address"], 16)
-    return _told(_kind(signum), record)._replace(address=address, signum=signum)
+    return told(_kind(signum), record)._replace(address=address, signum=signum)
 
 
 def _exception(found: re.Match[str], record: Record) -> KernelFault:
     what = found["what"].lower().partition(" in ")[0]
     signum = next((n for words, n in _BY_WORDS.items() if words in what), None)
-    return _told(_kind(signum), record)._replace(signum=signum)
+    return told(_kind(signum), record)._replace(signum=signum)
 
 
 def _trap(found: re.Match[str], record: Record) -> KernelFault:
     if found["gpf"]:
-        return _told("gpf", record)._replace(signum=_SIGSEGV)
+        return told("gpf", record)._replace(signum=_SIGSEGV)
     signum = _BY_NAME.get(found["trap"].lower()) if found["trap"] else _SIGSEGV
-    return _told("trap", record)._replace(signum=signum)
+    return told("trap", record)._replace(signum=signum)
 
 
 _READERS: Final = (
@@ -182,50 +233,7 @@ def _of_kernel(record: Record) -> KernelFault | None:
     By which signal is not certain, and which task only its dump tells.
     """
     found = _OOPS.match(record.text)
-    return _told("gpf" if found["gpf"] else "trap", record) if found else None
-
-
-def _add_lib(crashes: list[Candidate], place: int, record: Record, lib: str) -> None:
-    """Give the one crash that lacks it the file, where that is a record of its own."""
-    lacking = [
-        index
-        for index in _recent(crashes, place, record, _LIB_COMES)
-        if crashes[index].fault.pid is not None and crashes[index].fault.lib is None
-    ]
-    if len(lacking) == 1:
-        crash = crashes[lacking[0]]
-        completed = crash.fault._replace(lib=lib)
-        crashes[lacking[0]] = crash._replace(fault=completed)
-
-
-def _add_task(
-    crashes: list[Candidate], place: int, record: Record, found: re.Match[str]
-) -> None:
-    """Give the one crash that lacks it the task."""
-    recent = _recent(crashes, place, record, _TASK_COMES)
-    lacking = [index for index in recent if crashes[index].fault.pid is None]
-    if len(lacking) == 1:
-        crash = crashes[lacking[0]]
-        named = crash.fault._replace(pid=int(found["pid"]), comm=found["comm"])
-        crashes[lacking[0]] = crash._replace(fault=named)
-
-
-def _recent(
-    crashes: list[Candidate], place: int, record: Record, rest: _Rest
-) -> list[int]:
-    """Return the indices of crashes that a record may complete."""
-    first = max(0, len(crashes) - rest.records)
-    return [
-        index
-        for index, (begun, fault) in enumerate(crashes[first:], first)
-        if place - begun <= rest.records
-        and within(rest.lasts_us, fault.at_us, record.at_us)
-    ]
-
-
-def _told(kind: Kind, record: Record) -> KernelFault:
-    text = printable(record.text)
-    return KernelFault(kind, seq=record.seq, at_us=record.at_us, text=text)
+    return told("gpf" if found["gpf"] else "trap", record) if found else None
 
 
 def _kind(signum: int | None) -> Kind:

@@ -12,13 +12,19 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dsup.core.printable import printable
 from dsup.facts import kernel_oom_forms as forms
-from dsup.facts.kernel import Candidate, KernelFault, Kind, Record
+from dsup.facts.kernel import (
+    FAULTS_MAX,
+    Candidate,
+    KernelFault,
+    Kind,
+    Record,
+    told,
+)
 from dsup.facts.kernel_oom_scenes import LASTS_US, Scene, Scenes, near
 
 _GROUP_LASTS_US: Final = 1_000_000
@@ -49,16 +55,8 @@ class _Victim:
     spared: bool = False
 
 
-def find(records: Sequence[Record]) -> Iterator[Candidate]:
-    """Return the kills that records tell of; see ``kernel.match``."""
-    reading = _Reading()
-    for place, record in enumerate(records):
-        reading.take(place, record)
-    return reading.found()
-
-
-class _Reading:
-    """The records so far."""
+class OutOfMemory:
+    """The kills that the records so far tell of."""
 
     def __init__(self) -> None:
         self._scenes = Scenes()
@@ -80,6 +78,7 @@ class _Reading:
             (forms.STATS, self._on_stats),
             (forms.GROUP, self._on_group),
             (forms.NOBODY, self._on_nobody),
+            (forms.PANIC, self._on_nobody),
         )
 
     def take(self, place: int, record: Record) -> None:
@@ -138,7 +137,8 @@ class _Reading:
         victim = self._latest.get(pid)
         if victim is None or not near(LASTS_US, victim.record, record):
             victim = _Victim(place, record, pid)
-            self._victims.append(victim)
+            if len(self._victims) <= FAULTS_MAX:
+                self._victims.append(victim)
             self._latest[pid] = victim
         return victim
 
@@ -179,10 +179,10 @@ class _Reading:
         if not first or not near(_GROUP_LASTS_US, first.record, record):
             self._scenes.of_memcg(place, record).cgroup = found["path"]
             return
-        told = first.scene or Scene(place, record)
-        limit_cgroup = first.limit_cgroup or told.limit_cgroup
+        scene = first.scene or Scene(place, record)
+        limit_cgroup = first.limit_cgroup or scene.limit_cgroup
         self._group = Scene(
-            place, record, "oom_memcg", found["path"], limit_cgroup, told.usages
+            place, record, "oom_memcg", found["path"], limit_cgroup, scene.usages
         )
 
     def _on_nobody(self, place: int, record: Record, _found: re.Match[str]) -> None:
@@ -236,15 +236,11 @@ def _kind(found: re.Match[str]) -> Kind | None:
 def _fault(victim: _Victim) -> KernelFault:
     scene = victim.scene or Scene(victim.place, victim.record)
     kind = victim.kind or scene.kind or "oom_global"
-    return KernelFault(
-        kind,
+    return told(kind, victim.record)._replace(
         pid=victim.pid,
         comm=victim.comm,
         cgroup=victim.cgroup or scene.cgroup or scene.limit_cgroup,
         anon_rss_kb=victim.anon_rss_kb,
-        seq=victim.record.seq,
-        at_us=victim.record.at_us,
-        text=printable(victim.record.text),
         limit_kb=scene.limit_kb() if kind == "oom_memcg" else None,
         limit_cgroup=victim.limit_cgroup or scene.limit_cgroup,
     )

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from dsup.facts.kernel_words import COMM
+
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
 _PREFIX = (
     r"(?:(?P<scope>memory cgroup out of memory|out of memory)"
     r"(?: \(oom_kill_allocating_task\))?: )"
 )
-# Of the 15 bytes of a name each may be written as four characters.
 _TASK = r"(?P<pid>\d{1,10})(?:,? uid \d{1,10},?)? \((?P<comm>.{0,60})\)"
 
 SUMMARY: Final = re.compile(r"oom-kill:constraint=CONSTRAINT_(?P<kind>[A-Z_]{1,20}),")
@@ -38,7 +39,7 @@ REAPED: Final = re.compile(
 )
 ANON: Final = re.compile(r"[ ,]anon-rss:(\d{1,18})kB")
 
-TRIGGER: Final = re.compile(r".{1,60} invoked oom-killer: ", re.DOTALL)
+TRIGGER: Final = re.compile(rf"{COMM}{{1,15}} invoked oom-killer: ", re.DOTALL)
 STACK: Final = re.compile(r"[ \[].{0,60}mem_cgroup_out_of_memory\+")
 NODE: Final = re.compile(r"Mem-Info:\s*\Z")
 LIVED: Final = re.compile(
@@ -55,3 +56,8 @@ GROUP: Final = re.compile(
     re.DOTALL,
 )
 NOBODY: Final = re.compile(r"Out of memory and no killable processes")
+
+PANIC: Final = re.compile(
+    r"Kernel panic - not syncing: (?:Out of memory|System is deadlocked on memory)"
+)
+"""The kernel stops itself instead: told to by ``panic_on_oom``, or with nobody left."""

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from dsup.core.printable import printable
-from dsup.facts.kernel import Candidate, KernelFault, Kind, Record, within
+from dsup.facts.kernel import Candidate, KernelFault, Kind, Record, told, within
 
 LASTS_US: Final = 60_000_000
 """How long one kill's records may take to print: a serial console is slow."""
@@ -114,17 +113,13 @@ class Scenes:
 
 def near(span_us: int, first: Record, then: Record) -> bool:
     """Return whether two records may belong together, as far as time tells."""
-    return within(span_us, first.at_us, then.at_us)
+    return within(span_us, first, then)
 
 
 def _nameless(scene: Scene) -> KernelFault:
     """Return a fault that is told up to the victim's name, which never came."""
-    return KernelFault(
-        scene.kind or "oom_global",
+    return told(scene.kind or "oom_global", scene.record)._replace(
         cgroup=scene.cgroup or scene.limit_cgroup,
-        seq=scene.record.seq,
-        at_us=scene.record.at_us,
-        text=printable(scene.record.text),
         limit_kb=scene.limit_kb(),
         limit_cgroup=scene.limit_cgroup,
     )

@@ -36,7 +36,7 @@ _LIBRARIES: Final = re.compile(
 )
 """Installed packages, the standard library, and packages' console scripts."""
 
-_CHAINED: Final = (
+CHAINED: Final = (
     "The above exception was the direct cause of the following exception",
     "During handling of the above exception, another exception occurred",
 )
@@ -50,7 +50,7 @@ _IGNORED: Final = (
 _TASKS: Final = ("future: <", "handle: <")
 """How the line before a traceback begins that did not end the process."""
 
-_OTHER: Final = re.compile(
+OTHER: Final = re.compile(
     r"\[?[IWEF]\d{3,4} |\[[A-Z]\w{0,8} |\[?\d{4}-\d\d-\d\d"
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|[a-z]{1,32}: "
     r"|frame #|Exception raised from |\S{1,512}:\d{1,9}: \w{0,64}Warning: "
@@ -142,13 +142,13 @@ class Tracebacks:
         self._more = 0
 
     def _feed(self, line: Line) -> bool | None:
-        style = _style(line.text)
+        style = style_of(line.text)
         if style:
             self._open(style)
             return False
         if self._block is not None:
             return self._in_block(self._block, line)
-        if line.text.startswith(_CHAINED):
+        if line.text.startswith(CHAINED):
             self._more, self._chained = 0, True
             return False
         said = self._continue(line) if self._more > 0 else None
@@ -156,8 +156,8 @@ class Tracebacks:
 
     def _open(self, style: _Style) -> None:
         self._more, self._block = 0, _Block(style)
-        if not self._before.startswith(_CHAINED):
-            self._owner, self._chained = _owner(self._before), False
+        if not self._before.startswith(CHAINED):
+            self._owner, self._chained = owner_of(self._before), False
             self._ignored = self._before.startswith(_IGNORED)
 
     def _without_header(self, line: Line) -> bool | None:
@@ -167,7 +167,7 @@ class Tracebacks:
             self._open("syntax")
             self._block = _Block("syntax", frame_of(line.text))
             return False
-        named = _named(line.text) if line.ranked else None
+        named = named_in(line.text) if line.ranked else None
         if named and named[0].endswith(("Error", "Exception")):
             self._owner, self._chained, self._grouped = "", False, False
             self._end(line, named, "")
@@ -176,7 +176,7 @@ class Tracebacks:
 
     def _in_block(self, block: _Block, line: Line) -> bool | None:
         body, inner = _undrawn(block.style, line.text)
-        frame = frame_of(body) or (_rich_frame(body) if block.style == "rich" else None)
+        frame = frame_of(body) or (rich_frame(body) if block.style == "rich" else None)
         if frame is not None:
             # Outermost first: the last of the user's counts.
             if frame.user or not (block.frame and block.frame.user):
@@ -184,7 +184,7 @@ class Tracebacks:
             return False
         if inner or not body.strip() or body.startswith(" "):
             return False
-        named = _named(body)
+        named = named_in(body)
         if named and block.frame and _fits(block.style, named[0]):
             self._block, self._grouped = None, block.style == "group"
             self._end(line, named, block.frame.text)
@@ -222,7 +222,7 @@ class Tracebacks:
             return self._continue_group(text)
         if self._ranked and not text:  # torch leaves blank lines without a prefix
             return False
-        own = line.ranked if self._ranked else bool(text) and not _OTHER.match(text)
+        own = line.ranked if self._ranked else bool(text) and not OTHER.match(text)
         if not own or line.ranked != self._ranked:
             self._more = 0
             return None
@@ -235,7 +235,7 @@ class Tracebacks:
             self._more = 0
             return None
         body = text.removeprefix("|").removeprefix(" ")
-        if _named(body) is None:
+        if named_in(body) is None:
             return False
         self._append(body)
         return True
@@ -253,7 +253,8 @@ def frame_of(text: str) -> Frame | None:
     return _frame(found[1], found[2], found[3]) if found else None
 
 
-def _rich_frame(text: str) -> Frame | None:
+def rich_frame(text: str) -> Frame | None:
+    """Return the place that a line of rich's box names; None if it is no such line."""
     found = _RICH_FRAME.match(text)
     return _frame(found[1], found[2], found[3]) if found else None
 
@@ -263,7 +264,7 @@ def _frame(file: str, number: str, function: str | None) -> Frame:
     return Frame(f"{file}:{number}" + (f" in {function}" if function else ""), user)
 
 
-def _style(text: str) -> _Style | None:
+def style_of(text: str) -> _Style | None:
     """Return how the traceback is drawn that a line is the head of; None for none."""
     if _HEADER not in text:
         return None
@@ -277,7 +278,7 @@ def _style(text: str) -> _Style | None:
     return "plain" if whole else None
 
 
-def _owner(before: str) -> str | None:
+def owner_of(before: str) -> str | None:
     """Return whose traceback follows a line: a thread's name; None for nobody's."""
     if before.startswith(_THREAD) and before.endswith(":"):
         return before.removeprefix(_THREAD).removesuffix(":")
@@ -297,7 +298,7 @@ def _undrawn(style: _Style, text: str) -> tuple[str, bool]:
             return text, False
 
 
-def _named(text: str) -> tuple[str, str] | None:
+def named_in(text: str) -> tuple[str, str] | None:
     """Return type and text of an exception that a line names; None if it names none."""
     found = _TYPE.match(text)
     if not found or found[1] in _NO_TYPES:

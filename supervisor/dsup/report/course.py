@@ -75,10 +75,11 @@ def course(attempt: Attempt, columns: Columns) -> tuple[str, ...]:
 
 def rows(attempt: Attempt, verdict: Verdict) -> list[Row]:
     """Return what happened, in order; what happened alike to several ranks is one."""
-    found = [*_seen(verdict.evidence), *_signals(attempt), *_ends(attempt)]
+    # Of what came in one millisecond a signal is the answer.
+    found = [*_seen(verdict.evidence), *_ends(attempt), *_signals(attempt)]
     since_s = verdict.at_s - BEFORE_S
     kept = (row for row in found if math.isfinite(row.at_s) and row.at_s >= since_s)
-    return sorted(kept, key=lambda row: (row.at_s, row.until_s))
+    return sorted(kept, key=lambda row: round(row.at_s, 3))
 
 
 def _seen(evidence: Iterable[Evidence]) -> Iterator[Row]:
@@ -136,7 +137,8 @@ def _without_time(role: Role) -> str:
 
 
 def _line(row: Row, zero_s: float, columns: Columns) -> str:
-    when = f"{row.at_s - zero_s:+.2f}"
+    # Adding zero makes no minus of a zero.
+    when = f"{round(row.at_s - zero_s, 2) + 0.0:+.2f}"
     room = WIDTH - _WHEN - _WHO
     dots = columns.legible("…")
     later = row.until_s > row.at_s + _AT_ONCE_S

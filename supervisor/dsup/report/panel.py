@@ -7,6 +7,8 @@ the same without colours.
 
 from __future__ import annotations
 
+import math
+import os
 import shlex
 from collections.abc import Mapping
 from itertools import pairwise
@@ -29,7 +31,7 @@ _PROOF_ROOM: Final = 3
 _TAG_MAX: Final = 32
 _KMSG: Final = " [kmsg seq "
 _STREAMS: Final = ("stderr", "stdout")
-_RAW: Final = ("kernel", "note", "error_file", *_STREAMS)
+_RAW: Final = ("kernel", "note", "error_file", "log", "launcher", *_STREAMS)
 """Sources whose text somebody else wrote: what is told may begin late in it."""
 
 
@@ -46,6 +48,8 @@ class Setting(NamedTuple):
         logs: the run directory; empty where the ranks have no logs.
         unicode: the stream shows more than ASCII.
         steps: the last step of each rank that tells its steps.
+        launcher: who started the ranks; empty for dsup.
+        more: where to look, instead of ``run`` and ``logs``; empty for these.
     """
 
     run: str
@@ -56,6 +60,8 @@ class Setting(NamedTuple):
     logs: str
     unicode: bool = True
     steps: Mapping[int, int] = {}
+    launcher: str = ""
+    more: str = ""
 
 
 def panel(verdict: Verdict, setting: Setting) -> tuple[str, ...]:
@@ -130,7 +136,7 @@ def _parts(verdict: Verdict, setting: Setting, columns: Columns, lines: int) -> 
     sentence = columns.fit(verdict.summary, WIDTH, 2)
     above = [*((line, "failure") for line in sentence), ("", _PLAIN), *below]
     below = []
-    rows("victims", victims(verdict), lines)
+    rows("victims", victims(verdict, setting.launcher or "dsup"), lines)
     rows("do", verdict.advice.text if verdict.advice else "", 2)
     rows("next", setting.next_text, lines, "warning")
     more = _keyed("more", _more(verdict, setting, columns))
@@ -146,8 +152,10 @@ def _keyed(key: str, value: list[str]) -> list[str]:
 
 
 def _rule(verdict: Verdict, setting: Setting, line: str) -> str:
-    head = f"{line * 2} dsup {line} attempt {verdict.attempt} failed "
-    tail = f" {clock(verdict.at_s, setting.offset_s)} UTC {line * 2}"
+    by = f"{setting.launcher}, " if setting.launcher else ""
+    head = f"{line * 2} dsup {line} {by}attempt {verdict.attempt} failed "
+    at = clock(verdict.at_s, setting.offset_s)
+    tail = f" {at} UTC {line * 2}" if math.isfinite(verdict.at_s) else ""
     return f"{head}{line * (WIDTH - len(head) - len(tail))}{tail}"
 
 
@@ -159,15 +167,15 @@ def _cause(verdict: Verdict) -> str:
 
 def _first(verdict: Verdict, setting: Setting) -> str:
     at = clock(verdict.at_s, setting.offset_s, tenths=True)
-    if len(verdict.first_ranks) != 1:
-        who = _named(verdict)
-        where = f" on {setting.node}" if verdict.first_ranks else ""
-        return f"{who}{where}, {at}"
+    when = f", {at}" if math.isfinite(verdict.at_s) else ""
+    where = f" on {setting.node}" if verdict.first_ranks and setting.node else ""
+    if len(verdict.first_ranks) != 1 or setting.launcher:
+        return f"{_named(verdict)}{where}{when}"
     rank = verdict.first_ranks[0]
     pid, step = setting.pids.get(rank), setting.steps.get(rank)
     ids = f"local {rank}" if pid is None else f"local {rank}, pid {pid}"
     stood = "" if step is None else f", step {step}"
-    return f"rank {rank} on {setting.node} ({ids}), {at}{stood}"
+    return f"rank {rank}{where} ({ids}){when}{stood}"
 
 
 def _named(verdict: Verdict) -> str:
@@ -186,6 +194,8 @@ def _more(verdict: Verdict, setting: Setting, columns: Columns) -> list[str]:
 
     What is to be copied is never cut: a line may be wider than the panel for it.
     """
+    if setting.more:
+        return columns.fit(setting.more, _VALUE, 2)
     ask = f"dsup diagnose {shlex.quote(setting.run)}" if setting.run else ""
     ask = columns.legible(ask)
     if not setting.logs:
@@ -255,6 +265,8 @@ def _placed(evidence: Evidence) -> tuple[str, str]:
     file = evidence.file
     if file.startswith("attempt_"):
         file = file.partition("/")[2] or file
+    if len(file) > _TAG_MAX:
+        file = os.path.basename(file)
     if not file or len(file) > _TAG_MAX:
         return evidence.text, ""
     line = "" if evidence.line is None else f":{evidence.line}"

@@ -64,8 +64,8 @@ def told(verdict: Verdict) -> str:
     return sentence if proper else sentence[:1].lower() + sentence[1:]
 
 
-def victims(verdict: Verdict) -> str:
-    """Return who died of whom and how, and whom dsup ended; empty for nobody."""
+def victims(verdict: Verdict, launcher: str = "dsup") -> str:
+    """Return who died of whom and how, and whom the launcher ended; may be empty."""
     alike: dict[tuple[int | None, str], list[Victim]] = {}
     for victim in verdict.victims:
         how, _ = _how(victim)
@@ -73,7 +73,9 @@ def victims(verdict: Verdict) -> str:
     parts = [_alike(of, how, group) for (of, how), group in alike.items()]
     ended = verdict.ended_by_dsup
     said = ["; ".join(parts)] if parts else []
-    return " · ".join([*said, f"ended by dsup: {spans(ended)}"] if ended else said)
+    return " · ".join(
+        [*said, f"ended by {launcher}: {spans(ended)}"] if ended else said
+    )
 
 
 def _alike(of: int | None, how: str, group: Sequence[Victim]) -> str:

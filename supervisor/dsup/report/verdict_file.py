@@ -8,6 +8,7 @@ types of ``Verdict`` and texts that are printable and capped.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from dsup.core.verdict import (
     SUMMARY_MAX_CHARS,
     Advice,
     Evidence,
+    Looked,
     Verdict,
     Victim,
 )
@@ -30,17 +32,46 @@ TEXT_MAX_CHARS: Final = 500
 HOW_MAX_CHARS: Final = 100
 WORD_MAX_CHARS: Final = 100
 RANKS_MAX: Final = 2048
+LOOKED_MAX: Final = 64
+LOOKED_RANKS_MAX: Final = 64
+CHANGES_MAX: Final = 12
 
+_RULE_MAX_CHARS: Final = 40
 _YEAR_9999_S: Final = 253_402_300_799
-_TIGHTER: Final = ((EVIDENCE_MAX, RANKS_MAX), (12, 512), (4, 64), (1, 8))
-"""``(evidence, ranks)`` that are kept, until an answer is small enough."""
+
+
+class Most(NamedTuple):
+    """How much of a verdict is kept, the first ones of each kind.
+
+    Attributes:
+        evidence: pieces of it.
+        ranks: ranks of each kind.
+        looked: ranks that each rule would name.
+        changes: sentences on what would change the answer.
+    """
+
+    evidence: int = EVIDENCE_MAX
+    ranks: int = RANKS_MAX
+    looked: int = LOOKED_RANKS_MAX
+    changes: int = CHANGES_MAX
+
+
+WHOLE: Final = Most()
+_TIGHTER: Final = (
+    WHOLE,
+    Most(looked=4),
+    Most(12, 512, 4, 8),
+    Most(4, 64, 1, 4),
+    Most(1, 8, 0, 1),
+)
+"""Tried until an answer is small enough."""
 
 
 class Kept(NamedTuple):
     """What a verdict.json holds.
 
     Attributes:
-        verdict: its times are CLOCK_REALTIME, seconds.
+        verdict: its times are CLOCK_REALTIME, seconds; NaN where nothing told them.
         nodes: where its first ranks ran.
         ended: exit code of the run and whose it is; None where the run went on.
     """
@@ -57,7 +88,7 @@ def fields(
 
     Args:
         verdict: what happened.
-        node: name of the node.
+        node: name of the node; empty if unknown.
         offset_s: CLOCK_REALTIME minus the verdict's clock, seconds.
         ended: exit code of the run and ``rank`` or ``dsup``, whose code that is; None
             where the attempt was restarted, or that is not known yet.
@@ -67,7 +98,7 @@ def fields(
         "attempt": said.attempt,
         "cause": said.cause,
         "first_ranks": said.first_ranks,
-        "first_nodes": [node] if said.first_ranks else [],
+        "first_nodes": [node] if said.first_ranks and node else [],
         "certainty": said.certainty,
         "at": _iso(said.at_s, offset_s),
         "summary": said.summary,
@@ -79,6 +110,8 @@ def fields(
         "exit": {"code": ended[0], "origin": ended[1]} if ended else None,
         "status": said.status,
         "signature": said.signature,
+        "looked": [one._asdict() for one in said.looked],
+        "would_change": said.would_change,
     }
 
 
@@ -100,15 +133,20 @@ def decode(raw: bytes) -> Kept:
     if len(raw) > FILE_MAX_BYTES:
         raise ValueError("a verdict.json is not that large")
     found = a_dict(loads(raw))
+    timeless = "at" in found and found["at"] is None
     known = {
         **found,
-        "at_s": _seconds(found.get("at")),
+        "at_s": 0.0 if timeless else _seconds(found.get("at")),
         "evidence": [_an_evidence(one) for one in _some(found, "evidence")],
         "victims": [_listed(Victim, a_dict(one)) for one in _some(found, "victims")],
+        "looked": [_listed(Looked, a_dict(one)) for one in _later(found, "looked")],
+        "would_change": _later(found, "would_change"),
     }
     if known.get("advice") is not None:
         known["advice"] = _listed(Advice, a_dict(known["advice"]))
     verdict = _verdict(_listed(Verdict, known))
+    if timeless:
+        verdict = verdict._replace(at_s=math.nan)
     nodes = tuple(_word(build(str, one)) for one in _some(found, "first_nodes"))
     return Kept(verdict, nodes, _ended(found.get("exit")))
 
@@ -119,7 +157,7 @@ def to_wire(verdict: Verdict) -> bytes:
     Raises:
         ValueError: a time in it is no number.
     """
-    answers = (_wire(capped(verdict, *most)) for most in _TIGHTER)
+    answers = (_wire(capped(verdict, most)) for most in _TIGHTER)
     return next(answer for answer in answers if len(answer) <= WIRE_MAX_BYTES)
 
 
@@ -134,35 +172,38 @@ def from_wire(raw: bytes) -> Verdict:
     return _verdict(loads(raw))
 
 
-def capped(
-    verdict: Verdict, evidence: int = EVIDENCE_MAX, ranks: int = RANKS_MAX
-) -> Verdict:
-    """Return a verdict with printable texts, none of its parts too long.
-
-    Args:
-        verdict: what happened.
-        evidence: so many pieces of it are kept, the first ones.
-        ranks: so many ranks are kept of each kind.
-    """
+def capped(verdict: Verdict, most: Most = WHOLE) -> Verdict:
+    """Return a verdict with printable texts, none of its parts too long."""
     advice = verdict.advice
     return verdict._replace(
-        first_ranks=verdict.first_ranks[:ranks],
+        first_ranks=verdict.first_ranks[: most.ranks],
         summary=_text(verdict.summary, SUMMARY_MAX_CHARS),
         rule=_word(verdict.rule),
         evidence=tuple(
             one._replace(
                 text=_text(one.text, TEXT_MAX_CHARS), file=_text(one.file, 255)
             )
-            for one in verdict.evidence[:evidence]
+            for one in verdict.evidence[: most.evidence]
         ),
         victims=tuple(
             one._replace(how=_text(one.how, HOW_MAX_CHARS))
-            for one in verdict.victims[:ranks]
+            for one in verdict.victims[: most.ranks]
         ),
-        ended_by_dsup=verdict.ended_by_dsup[:ranks],
+        ended_by_dsup=verdict.ended_by_dsup[: most.ranks],
         advice=advice
         and Advice(_word(advice.action), _text(advice.text, TEXT_MAX_CHARS)),
         signature=_text(verdict.signature, TEXT_MAX_CHARS),
+        looked=tuple(
+            Looked(
+                _text(one.rule, _RULE_MAX_CHARS),
+                _text(one.cause, _RULE_MAX_CHARS),
+                one.first_ranks[: most.looked],
+            )
+            for one in verdict.looked[:LOOKED_MAX]
+        ),
+        would_change=tuple(
+            _text(one, TEXT_MAX_CHARS) for one in verdict.would_change[: most.changes]
+        ),
     )
 
 
@@ -193,7 +234,7 @@ def _evidence(one: Evidence, node: str, offset_s: float) -> dict[str, Any]:
     return {
         "source": one.source,
         "rank": one.rank,
-        "node": node,
+        "node": node or None,
         "at": None if one.at_s is None else _iso(one.at_s, offset_s),
         "text": one.text,
         "file": one.file,
@@ -201,7 +242,9 @@ def _evidence(one: Evidence, node: str, offset_s: float) -> dict[str, Any]:
     }
 
 
-def _iso(at_s: float, offset_s: float) -> str:
+def _iso(at_s: float, offset_s: float) -> str | None:
+    if math.isnan(at_s):
+        return None
     wall_s = min(max(at_s + offset_s, 0.0), _YEAR_9999_S)
     stamp = datetime.fromtimestamp(wall_s, UTC)
     return stamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -225,6 +268,11 @@ def _seconds(stamp: object) -> float | None:
 
 def _some(found: Mapping[str, object], name: str) -> list[object]:
     return a_list(found.get(name))[:RANKS_MAX]
+
+
+def _later(found: Mapping[str, object], name: str) -> list[object]:
+    """Return a list that a file of an earlier version does not have."""
+    return _some(found, name) if found.get(name) is not None else []
 
 
 def _an_evidence(found: object) -> list[object]:

@@ -1,0 +1,1 @@
+"""The probe: an aide of its own that alone asks NVML, which may hang for ever."""
