@@ -11,6 +11,7 @@ from dsup.facts.kernel import KernelFault
 from dsup.facts.output import LastWords
 from dsup.facts.raised import Raised
 from dsup.facts.samples import Sample
+from dsup.facts.stacks import Process
 
 
 class End(NamedTuple):
@@ -96,6 +97,23 @@ class Space(NamedTuple):
     free_inodes: int | None = None
 
 
+class Hang(NamedTuple):
+    """A hang that dsup confirmed, and therefore ended the attempt.
+
+    Attributes:
+        ranks: as confirmed; empty where nobody could be named.
+        why: ``frozen``, ``asleep``, ``absent`` or ``limit``.
+        since_s: the last sign of progress, agent clock, seconds.
+        usual_s: the learned step time, seconds; None while there was none.
+    """
+
+    ranks: tuple[int, ...]
+    why: str
+    at_s: float
+    since_s: float
+    usual_s: float | None = None
+
+
 class Timeline(NamedTuple):
     """What is known of an attempt, each kind in the order in which it happened.
 
@@ -127,6 +145,9 @@ class Timeline(NamedTuple):
         gpu_health: what NVML said of GPUs after the first death.
         nvml: empty if NVML was asked and answered; else why not.
         ports: network ports that changed.
+        hang: why dsup ended the attempt while no rank had failed; None if it did not.
+        stacks: processes of ranks and helpers when stacks were last taken.
+        stacks_s: when that was, agent clock, seconds; None for never.
         samples: the last of the attempt, oldest first.
     """
 
@@ -156,4 +177,7 @@ class Timeline(NamedTuple):
     gpu_health: tuple[GpuHealth, ...] = ()
     nvml: str = ""
     ports: tuple[PortChange, ...] = ()
+    hang: Hang | None = None
+    stacks: tuple[Process, ...] = ()
+    stacks_s: float | None = None
     samples: tuple[Sample, ...] = ()

@@ -75,6 +75,18 @@ class PassOn(NamedTuple):
     signum: int
 
 
+class Capture(NamedTuple):
+    """Take the stacks of all ranks and their helpers, while they live.
+
+    Attributes:
+        final: the attempt is about to be ended.
+    """
+
+    kind: Literal["capture"]
+    attempt: int
+    final: bool
+
+
 class TerminateHelpers(NamedTuple):
     """Send SIGTERM to what the ranks left behind."""
 
@@ -151,6 +163,7 @@ Command: TypeAlias = (
     | CountChecks
     | PublishStop
     | PassOn
+    | Capture
     | TerminateHelpers
     | KillAll
     | CloseAttempt

@@ -172,6 +172,84 @@ class Progressed(NamedTuple):
     step: int
 
 
+class HangSuspected(NamedTuple):
+    """Ranks show no sign of life or progress; nothing is done to them.
+
+    Attributes:
+        ranks: those suspected for the strongest reason, and of them those behind.
+        why: ``frozen``, ``asleep``, ``silent`` or ``stalled``.
+        since_s: the last sign of any of them, agent clock, seconds.
+        usual_s: the learned step time, seconds; None while there is none.
+    """
+
+    kind: Literal["hang_suspected"]
+    at_s: float
+    attempt: int
+    ranks: tuple[int, ...]
+    why: str
+    since_s: float
+    usual_s: float | None
+
+
+class HangCleared(NamedTuple):
+    """Whoever was suspected has made a step, or ended."""
+
+    kind: Literal["hang_cleared"]
+    at_s: float
+    attempt: int
+    ranks: tuple[int, ...]
+
+
+class HangConfirmed(NamedTuple):
+    """Ranks hang: this alone is acted upon.
+
+    Attributes:
+        ranks: who hangs, or who did not come; empty where nobody can be named.
+        why: ``frozen``, ``asleep``, ``absent`` or ``limit``.
+    """
+
+    kind: Literal["hang_confirmed"]
+    at_s: float
+    attempt: int
+    ranks: tuple[int, ...]
+    why: str
+
+
+class Captured(NamedTuple):
+    """The stacks of all ranks were taken, as far as that was possible.
+
+    Attributes:
+        final: they were taken because the attempt is about to be ended.
+        ranks: who did not come where all others wait; empty for nobody.
+        op: the collective that the others wait in; empty if unknown.
+        place: where the first of ``ranks`` is, such as ``dataset.py:88 in read``.
+    """
+
+    kind: Literal["captured"]
+    at_s: float
+    attempt: int
+    final: bool
+    ranks: tuple[int, ...]
+    op: str
+    place: str
+
+
+class Straggles(NamedTuple):
+    """A rank has been slower than its peers for some time; nothing is done to it.
+
+    Attributes:
+        times: its step time over the peers' median; 0 where it keeps up again.
+        why: a reason, where there is one; else empty.
+    """
+
+    kind: Literal["straggles"]
+    at_s: float
+    attempt: int
+    rank: int
+    times: float
+    why: str
+
+
 class Scanned(NamedTuple):
     """The search for the newest valid checkpoint ended.
 
@@ -269,6 +347,11 @@ Event: TypeAlias = (
     | HelpersLeft
     | GroupEmpty
     | Progressed
+    | HangSuspected
+    | HangCleared
+    | HangConfirmed
+    | Captured
+    | Straggles
     | Scanned
     | Judged
     | PlanAgreed

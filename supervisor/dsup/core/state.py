@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsup.core.plan import Plan, Policy
 
 NEVER: Final = float("inf")
 NOBODY: Final = -1
+
+
+OnHang: TypeAlias = Literal["restart", "report", "stop"]
 
 
 class Stage(Enum):
@@ -18,6 +21,7 @@ class Stage(Enum):
     RUNNING = "running"
     PARKING = "parking"
     SETTLING = "settling"
+    CAPTURING = "capturing"
     TERMINATING = "terminating"
     KILLING = "killing"
     DECIDING = "deciding"
@@ -33,6 +37,7 @@ class Spec(NamedTuple):
         grace_s: from the first signal to SIGKILL, seconds.
         keep_helpers: processes that outlive a successful run are left alone.
         also_stop: signals beyond INT, TERM, HUP and QUIT that stop the run.
+        on_hang: what to do about a confirmed hang.
         stop_after_s: the time limit of the run, seconds from its launch; None for none.
     """
 
@@ -42,6 +47,7 @@ class Spec(NamedTuple):
     keep_helpers: bool
     policy: Policy
     also_stop: tuple[int, ...] = ()
+    on_hang: OnHang = "restart"
     stop_after_s: float | None = None
 
 
@@ -77,6 +83,14 @@ class Parking(NamedTuple):
     reason: str
     frozen: bool = False
     check: int | None = None
+
+
+class Hang(NamedTuple):
+    """A confirmed hang, as ``HangConfirmed`` told it."""
+
+    ranks: tuple[int, ...]
+    why: str
+    at_s: float
 
 
 class Death(NamedTuple):
@@ -128,6 +142,7 @@ class State(NamedTuple):
             else can cause: they were dying when ``failed`` was seen, or died while
             nobody had been signalled yet.
         parking: how the ranks are to leave by themselves; None while they are not to.
+        hang: why the attempt was ended while no rank had failed; None if it was not.
         noted: ranks that have told of an exception that no other rank can cause.
         judgement: the judge's last answer; None while there is none.
         awaited: answers without which no plan is made, ``scanned`` and ``judged``.
@@ -156,6 +171,7 @@ class State(NamedTuple):
     ended: tuple[Death, ...] = ()
     failed: Death | None = None
     suspects: tuple[int, ...] = ()
+    hang: Hang | None = None
     noted: frozenset[int] = frozenset()
     judgement: Judgement | None = None
     awaited: frozenset[str] = frozenset()
