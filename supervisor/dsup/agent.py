@@ -29,9 +29,10 @@ from dsup.edges import group
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
 from dsup.edges.service import Service
+from dsup.hangs import Hangs
 from dsup.inquiry import Inquiry
 from dsup.leftovers import Leftovers
-from dsup.linux import signals, tree
+from dsup.linux import priority, signals, tree
 from dsup.linux.guardian import Guardian
 from dsup.publisher import Publisher
 from dsup.recorder import Recorder
@@ -49,7 +50,6 @@ LAST_AIDES_S: Final = 1.0
 """What an aide still gets when the run is over, a file system that hangs or not."""
 
 _KILL_ROUND_S: Final = 0.05
-_NICE: Final = -5
 
 
 def run(job: Job, guardian: Guardian) -> int:
@@ -91,6 +91,7 @@ class Agent:
         self._recorder.on_tails = self._inquiry.on_tails
         self._service = Service(job.environment, (os.getpid(), os.getppid()))
         self._stops = Stops(self._attempt, self._post)
+        self._hangs = Hangs(job, self._aides, self._publisher, self._post)
         self._leftovers = Leftovers(self._post)
         self._exit_code: int | None = None
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -142,6 +143,7 @@ class Agent:
         now_s = time.monotonic()
         if overdue_s > STALL_S:
             self._events.appendleft(ev.LoopStalled("loop_stalled", now_s, overdue_s))
+            self._hangs.rest(now_s)
         self._aides.expire(now_s)
         self._inquiry.on_tick()
         found = self._stops.newly_self_stopping(self._state)
@@ -151,16 +153,21 @@ class Agent:
         self._stops.look(self._state)
         if now_s >= machine.deadline(self._state):
             self._post(ev.Tick("tick", now_s))
+        self._hangs.look(self._state, self._attempt.page)
         self._answer()
         while self._leftovers.look(self._state, self._spared, self._owned):
             self._answer()
         tree.reap_adopted(self._owned)
+        self._look(now_s)
+        self._recorder.on_tick()
+
+    def _look(self, now_s: float) -> None:
+        """Look at what the ranks do, and say how it stands."""
         self._inquiry.look(now_s, self._attempt.page)
         self._service.beat(now_s)
         text = self._recorder.show_status(self._state, self._attempt.step())
         if text is not None:
             self._service.status(text.removeprefix("dsup: "))
-        self._recorder.on_tick()
 
     @property
     def _owned(self) -> set[int]:
@@ -204,6 +211,8 @@ class Agent:
             case cmd.PassOn():
                 deaf = self._ranks.pass_on(command.ranks, command.signum)
                 self._recorder.say_deaf(deaf, command.signum)
+            case cmd.Capture():
+                self._hangs.capture(self._state.alive, final=command.final)
             case cmd.TerminateHelpers():
                 group.terminate_helpers(self._spared)
             case cmd.KillAll():
@@ -213,6 +222,7 @@ class Agent:
                 self._inquiry.close(self._state, self._attempt.page)
                 kept = self._state.succeeded and self._job.spec.keep_helpers
                 self._attempt.close(keep_tmp=kept)
+                self._hangs.close()
             case cmd.Scan():
                 self._scan()
             case cmd.Judge():
@@ -249,8 +259,9 @@ class Agent:
             self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
         self._recorder.start(number, () if self._job.output.inherit else started)
         self._inquiry.started(self._attempt.environments())
+        self._hangs.started(number, self._inquiry.file.ranks)
         self._service.ready()
-        self._be_quick()
+        priority.be_quick(self._nice)
 
     def _start_ranks(self) -> Iterator[group.Rank]:
         page = self._attempt.page
@@ -264,13 +275,6 @@ class Agent:
         inherit = self._job.output.inherit
         return self._ranks.spawn(starts, page.fd, inherit=inherit)
 
-    def _be_quick(self) -> None:
-        """Ask for the processor before busy ranks; only root is given it."""
-        try:
-            os.setpriority(os.PRIO_PROCESS, 0, self._nice + _NICE)
-        except PermissionError:
-            return
-
     def _cannot(self, cause: str, code: int, reason: str) -> None:
         now_s = time.monotonic()
         event = ev.Cannot("cannot", now_s, self._state.attempt, cause, code, reason)
@@ -282,6 +286,7 @@ class Agent:
     def _judge(self, *, final: bool) -> None:
         met = self._state.cannot
         self._inquiry.file.obstacle = (met.cause, met.reason) if met else None
+        self._hangs.testify(self._inquiry.file, self._state)
         self._inquiry.file.look_closely(self._attempt.page)
         self._inquiry.judge(final=final)
 

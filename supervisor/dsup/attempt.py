@@ -18,7 +18,7 @@ from dsup.core.job import Job
 from dsup.core.plan import restarts_in_force
 from dsup.edges import port, preparation
 from dsup.edges.aide import Aides
-from dsup.edges.group import NOTES_FD, PAGE_FD, Rank
+from dsup.edges.group import NOTES_FD, PAGE_FD, STACKS_FD, Rank
 from dsup.edges.heartbeats import Carrier, Page
 from dsup.edges.preparation import Found, Location
 from dsup.report.console import View
@@ -323,6 +323,7 @@ class Attempt:
             faulthandler=job.faulthandler,
             choices=job.choices,
             heartbeat_token=carrier.token if carrier else "",
+            stacks_fd=STACKS_FD,
         )
 
 

@@ -23,7 +23,7 @@ from dsup.linux import proc
 from dsup_runtime import contract
 
 if TYPE_CHECKING:
-    from dsup.attribution.timeline import End, Timeline
+    from dsup.attribution.timeline import End, Hang, Timeline
     from dsup.edges.counters import Counters
     from dsup.edges.heartbeats import Page
     from dsup.edges.kin import Kin
@@ -56,6 +56,9 @@ class CaseFile:
         scene: what was found on the file systems; None while nobody has answered.
         page: the heartbeat page as it was when last looked at.
         outcomes: how ranks said that they end.
+        ranks: every rank that was started.
+        hang: why the attempt was ended while no rank had failed; None if it was not.
+        stacks: records of the last captures.
     """
 
     def __init__(
@@ -74,7 +77,9 @@ class CaseFile:
         self._loop = loop
         self._post = post
         self._started_s = time.monotonic()
-        self._ranks: dict[int, Rank] = {}
+        self.ranks: dict[int, Rank] = {}
+        self.hang: Hang | None = None
+        self.stacks = b""
         self.pids: dict[int, int] = {}
         self._notes: list[tuple[int, bytes]] = []
         self._told: Counter[int] = Counter()
@@ -114,7 +119,7 @@ class CaseFile:
 
     def add(self, rank: Rank) -> None:
         """Take in a rank that was just started."""
-        self._ranks[rank.rank] = rank
+        self.ranks[rank.rank] = rank
         self.pids[rank.rank] = rank.pid
         self._loop.watch(rank.notes, partial(self._read_notes, rank))
 
@@ -202,6 +207,7 @@ class CaseFile:
             samples=tuple(self.samples),
             tails=self.tails,
             page=self.page,
+            stacks=self.stacks,
         )
 
     def _known(self) -> Timeline:
@@ -228,15 +234,18 @@ class CaseFile:
             pressure=counters.pressure() if counters else None,
             cgroups=counters.cgroups if counters else {},
             spaces=self.scene.spaces if self.scene else (),
+            hang=self.hang,
             deafened=tuple(r for r, n in self._told.items() if n == NOTES_MAX),
         )
 
     def close(self) -> None:
         """Let every descriptor go."""
-        for rank in self._ranks.values():
+        for rank in self.ranks.values():
             self._loop.unwatch(rank.notes)
             os.close(rank.notes)
-        self._ranks = {}
+            if rank.stacks >= 0:
+                os.close(rank.stacks)
+        self.ranks = {}
         self._kernel.close()
 
     def _own_ends(self) -> Iterator[End]:

@@ -25,6 +25,7 @@ from dsup.facts.hardware import gpu_of
 from dsup.facts.note import decode_error_file, decode_note
 from dsup.facts.output import LastWords, last_words
 from dsup.facts.raised import Raised
+from dsup.facts.stacks import decode_processes
 from dsup.linux import proc
 from dsup.report.verdict_file import to_wire
 from dsup_runtime import contract
@@ -50,6 +51,7 @@ class Case(NamedTuple):
         tails: a memory file of the scribe's, as bytes; see ``decode_tails``.
         page: the heartbeat page.
         devices: what GPUs and network ports said.
+        stacks: of the last captures; see ``decode_processes``.
     """
 
     known: Timeline
@@ -62,6 +64,7 @@ class Case(NamedTuple):
     tails: bytes = b""
     page: bytes = b""
     devices: Found = Found()
+    stacks: bytes = b""
 
 
 def work(case: Case) -> bytes:
@@ -73,7 +76,7 @@ def work(case: Case) -> bytes:
 def timeline(case: Case) -> Timeline:
     """Return what a case's raw evidence says."""
     records, missing = _kernel_records(case)
-    return _with_devices(case)._replace(
+    return _with_stacks(_with_devices(case), case.stacks)._replace(
         raised=_raised(case),
         kernel=tuple(kernel.match(records)),
         kernel_log=missing,
@@ -128,6 +131,23 @@ def _with_devices(case: Case) -> Timeline:
         ports=ports.changes(
             ports.decode(found.ports_before), ports.decode(found.ports_after)
         ),
+    )
+
+
+def _with_stacks(known: Timeline, raw: bytes) -> Timeline:
+    """Return what is known, with the last stacks and, of the same wait, those before.
+
+    Stacks from before the last sign of progress show another moment of the run.
+    """
+    taken = decode_processes(raw)
+    if not taken:
+        return known
+    since_s = known.hang.since_s if known.hang else known.started_s
+    before = [one.processes for one in taken[:-1] if one.at_s >= since_s]
+    return known._replace(
+        stacks=taken[-1].processes,
+        stacks_s=taken[-1].at_s,
+        stacks_before=before[-1] if before else (),
     )
 
 

@@ -76,6 +76,10 @@ class Publisher:
         if lines:
             self._save(attempt, contract.SAMPLES_FILE, b"".join(lines))
 
+    def keep_stacks(self, attempt: int, rank: int, text: bytes) -> None:
+        """Write where a rank and its helpers were whenever it seemed to hang."""
+        self._save(attempt, f"{rank}/{contract.STACKS_FILE}", text)
+
     def keep_outcome(self, state: State, step: int | None) -> None:
         """Write the outcome of an attempt whose main rank was killed by a signal.
 
@@ -141,7 +145,7 @@ class Publisher:
         self, attempt: int, file: str, data: bytes, *, keep: bool = False
     ) -> None:
         name = f"{contract.attempt_dir('', attempt)}/{file}"
-        fd = os.memfd_create(file, os.MFD_CLOEXEC)
+        fd = os.memfd_create(os.path.basename(file), os.MFD_CLOEXEC)
         try:
             os.write(fd, data)
             self._desk.save(name, fd, keep=keep)

@@ -5,10 +5,19 @@ from typing import Any
 import pytest
 
 from dsup.attribution.judge import judge
-from dsup.attribution.timeline import Beat, Counter, End, Space, Standing, Timeline
+from dsup.attribution.timeline import (
+    Beat,
+    Counter,
+    End,
+    Hang,
+    Space,
+    Standing,
+    Timeline,
+)
 from dsup.facts.kernel import KernelFault
 from dsup.facts.output import LastWords
 from dsup.facts.raised import Raised
+from dsup.facts.stacks import Frame, Process, Thread
 
 START_S = 100.0
 DSUP_S = 12.0
@@ -22,6 +31,34 @@ LATE = (
     "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 5000ms for recv "
     "operation to complete"
 )
+
+
+TORCH = "/venv/lib/python3.11/site-packages/torch"
+CALLS = {
+    "all_reduce": f"{TORCH}/distributed/distributed_c10d.py:3000 in all_reduce",
+    "barrier": f"{TORCH}/distributed/distributed_c10d.py:4800 in barrier",
+    "broadcast": f"{TORCH}/distributed/distributed_c10d.py:2800 in broadcast",
+    "init": f"{TORCH}/distributed/distributed_c10d.py:1700 in init_process_group",
+    "recv": f"{TORCH}/distributed/distributed_c10d.py:2500 in recv",
+    "send": f"{TORCH}/distributed/distributed_c10d.py:2400 in send",
+    "ddp": f"{TORCH}/nn/parallel/distributed.py:1600 in _pre_forward",
+    "loader": f"{TORCH}/utils/data/dataloader.py:1285 in _try_get_data",
+    "worker": f"{TORCH}/utils/data/_utils/worker.py:349 in _worker_loop",
+    "poll": "/usr/lib/python3.11/multiprocessing/connection.py:948 in wait",
+    "join": "/usr/lib/python3.11/threading.py:1100 in join",
+    "dsup_barrier": "/venv/lib/dsup_runtime/barriers.py:60 in barrier",
+}
+"""Calls of libraries, as stacks show them."""
+
+
+def frames(*calls):
+    """Return the frames of calls, the innermost first: ``train.py:9``, or of CALLS."""
+    made = []
+    for call in calls:
+        at, _, function = CALLS.get(call, f"/srv/{call}").partition(" in ")
+        file, _, line = at.rpartition(":")
+        made.append(Frame(file, int(line), function or "main"))
+    return tuple(made)
 
 
 class Incident:
@@ -109,6 +146,29 @@ class Incident:
     def beat(self, rank, step):
         """Let the heartbeat page say how far a rank came."""
         return self._add(beats={rank: Beat(step=step, phase="train")})
+
+    def hung(self, *ranks, why="limit", at=100.0, since=10.0, usual_s=0.1):
+        """Let dsup confirm a hang, and end all ranks that run."""
+        return self.but(
+            hang=Hang(ranks, why, START_S + at, START_S + since, usual_s),
+            stacks_s=START_S + at,
+        )
+
+    def at(self, rank, *calls, threads=(), pid=0, before=False, **how):
+        """Let the stack of a rank, or of a helper with that pid, be such.
+
+        Each of ``threads`` is a name and the calls of another thread; ``how`` is the
+        process's state and where in the kernel it sleeps.
+        """
+        others = [Thread(name, False, frames(*those)) for name, *those in threads]
+        process = Process(
+            rank,
+            pid or 1000 + rank,
+            helper=bool(pid),
+            threads=(Thread("", True, frames(*calls)), *others) if calls else (),
+            **{"state": "S", **how},
+        )
+        return self._add(**{"stacks_before" if before else "stacks": process})
 
     def space(self, name, free_bytes, total_bytes):
         """Let a file system have this much left."""

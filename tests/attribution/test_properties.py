@@ -12,6 +12,7 @@ from dsup.attribution.timeline import (
     Beat,
     Counter,
     End,
+    Hang,
     Space,
     Standing,
     Timeline,
@@ -21,6 +22,7 @@ from dsup.core.verdict import SUMMARY_MAX_CHARS, Certainty
 from dsup.facts import kernel
 from dsup.facts.output import LastWords
 from dsup.facts.raised import Raised
+from dsup.facts.stacks import Frame, Process, Thread
 
 RANKS = st.integers(0, 3)
 PIDS = st.sampled_from([1000, 1001, 1002, 1003, 7, 4711])
@@ -125,12 +127,49 @@ WORDS = st.builds(
     number=maybe(st.integers(1, 9)),
 )
 
+FRAMES = st.sampled_from(
+    [
+        Frame("/srv/t.py", 3, "f"),
+        Frame("/srv/d.py", 8, "read"),
+        Frame("", 0, ""),
+        Frame("/v/site-packages/torch/distributed/x.py", 1, "all_reduce"),
+        Frame("/v/site-packages/torch/distributed/x.py", 2, "recv"),
+        Frame("/v/site-packages/torch/utils/data/dataloader.py", 9, "_try_get_data"),
+        Frame("/usr/lib/python3.11/threading.py", 5, "acquire"),
+    ]
+)
+STACKS = many(
+    st.builds(
+        Process,
+        rank=RANKS,
+        pid=PIDS,
+        helper=st.booleans(),
+        state=st.sampled_from(["", "R", "S", "D", "T", "t", "Z"]),
+        wchan=st.sampled_from(["", "0", "nfs_wait", "futex_wait_queue"]),
+        threads=many(st.builds(Thread, TEXTS, st.booleans(), many(FRAMES, 3)), 2),
+        missing=TEXTS,
+    ),
+    6,
+)
+HANGS = st.builds(
+    Hang,
+    ranks=many(RANKS),
+    why=st.sampled_from(["frozen", "asleep", "absent", "limit", ""]),
+    at_s=TIMES_S,
+    since_s=TIMES_S,
+    usual_s=maybe(st.just(0.1)),
+)
+
 TIMELINES = st.builds(
     Timeline,
     attempt=st.just(0),
     world_size=st.sampled_from([1, 2, 4]),
     node=st.just("n"),
     started_s=st.just(100.0),
+    hang=st.none() | HANGS,
+    stacks=STACKS,
+    stacks_before=STACKS,
+    stacks_s=maybe(TIMES_S),
     obstacle=st.none() | st.none() | st.tuples(st.sampled_from(["hang", "x"]), TEXTS),
     ends=ENDS,
     standing=STANDING,

@@ -102,3 +102,27 @@ def test_a_rank_that_lived_on(incident):
     story = incident().lost(0, 1, 3).stood(2)
 
     assert story.answer == ("lived_on", "hang", (2,), "guess")
+
+
+@pytest.mark.parametrize(
+    ("reason", "named"),
+    [
+        ("rank 2 did not come within 3.0 s (look at its output)", (2,)),
+        ("rank 3 has ended and rank 1, 2 did not come within 3.0 s (look)", (1, 2)),
+    ],
+)
+def test_the_runtimes_barrier_names_who_did_not_come(incident, reason, named):
+    """What it says is what stacks would say: those are named, and no others."""
+    story = incident().stood(1, 2, 3)
+    text = f"cannot pass barrier 'epoch', because {reason}"
+    story.raised(0, "dsup_runtime.errors.BarrierTimeout", text, 15.0)
+
+    assert story.answer[:3] == ("did_not_come", "hang", named)
+
+
+def test_stacks_of_a_suspicion_tell_where_it_was(incident):
+    """They were taken before the others gave up, and it made no step since."""
+    story = incident().timed_out(0, 1, 3).stood(2, at=17.0).beat(2, 7)
+    story.at(2, "dataset.py:88 in read").but(stacks_s=112.0)
+
+    assert "likely hung at dataset.py:88: it did not enter" in story.verdict.summary

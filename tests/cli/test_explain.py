@@ -40,6 +40,20 @@ def test_a_cause_is_listed_with_family_and_code(policy, line):
     assert any(row.startswith(line + " ") for row in listed)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a rank is frozen (state T) 60 s",
+        "phase init without a step 1800 s",
+        "phase eval without a step 3600 s",
+        "a script that tells no steps no limit (--hang-after SECONDS)",
+    ],
+)
+def test_it_is_listed_when_a_hang_is_one(policy, line):
+    """Operators read what is waited for before a hang is acted upon."""
+    assert line in [" ".join(row.split()) for row in policy.splitlines()]
+
+
 def test_every_rule_is_listed_in_order(policy):
     """The restart rules are listed as they are tried."""
     rules = policy.partition("the first row that applies:\n")[2].splitlines()

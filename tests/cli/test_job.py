@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from dsup.core.environment import Choices
+from dsup.core.limits import Limits
 
 
 def consoles(job):
@@ -213,6 +214,53 @@ def test_a_time_limit_has_units(job, monkeypatch, word, seconds):
     monkeypatch.setenv("DSUP_STOP_AFTER", word)
     assert job("train.py").spec.stop_after_s == seconds
     assert job("--stop-after", "7", "train.py").spec.stop_after_s == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "limits"),
+    [
+        pytest.param("train=auto", {}, id="as it is"),
+        pytest.param("600", {"unseen_s": 600}, id="of ranks that tell nothing"),
+        pytest.param(
+            "train=60, init=30m,1h",
+            {"train_s": 60, "init_s": 1800, "unseen_s": 3600},
+            id="several",
+        ),
+        pytest.param("eval=off", {"eval_s": float("inf")}, id="no limit of a phase"),
+        pytest.param("eval=auto,auto", {}, id="the usual"),
+    ],
+)
+def test_limits_of_phases(job, monkeypatch, words, limits):
+    """What is not named stays; the variable reads the same."""
+    expected = Limits()._replace(**limits)
+
+    assert job("--hang-after", words, "train.py").hang_limits == expected
+    monkeypatch.setenv("DSUP_HANG_AFTER", words)
+    assert job("train.py").hang_limits == expected
+
+
+def test_hangs_need_not_be_looked_for(job):
+    """No limit is one thing, no look another, and the dry run says it."""
+    off = job("--hang-after", "off", "train.py")
+
+    assert off.hang_limits is None
+    assert ("hang-after", "off") in [option[:2] for option in off.options]
+
+
+def test_limits_are_shown_as_they_are_given(job):
+    """What a run was started with can be given to the next."""
+    words = "init=90.5,train=auto,eval=off,checkpoint=3600,finish=1800,600"
+    given = job("--hang-after", words, "train.py")
+
+    assert ("hang-after", words) in [option[:2] for option in given.options]
+    assert job("train.py").hang_limits == Limits()
+
+
+@pytest.mark.parametrize("what", ["restart", "report", "stop"])
+def test_what_is_done_about_a_hang(job, what):
+    """A hang is restarted unless something else is asked for."""
+    assert job("--on-hang", what, "train.py").spec.on_hang == what
+    assert job("train.py").spec.on_hang == "restart"
 
 
 def test_by_default_there_is_no_time_limit(job):

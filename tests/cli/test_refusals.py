@@ -25,6 +25,27 @@ WRONG = [
         for word in "soon 0 -1 nan inf 0m 1.5h 30M 2h1d 1h30 1e10 99999d ²h".split()
     ),
     ("launch --stop-after= train.py", "(seconds as in 90, or as in 30m, 2h, 1d12h"),
+    ("launch --on-hang kill train.py", "'kill' is not one of 'restart', 'report', 's"),
+    *(
+        (f"launch --hang-after={word} train.py", f"{part!r} is no length of time above")
+        for word, part in {
+            "": "",
+            "soon": "soon",
+            "train=0": "0",
+            "train=-1": "-1",
+            "eval=nan": "nan",
+            "init=": "",
+            "init=5,": "",
+            "eval=off,5x": "5x",
+        }.items()
+    ),
+    (
+        "launch --hang-after warmup=5 train.py",
+        "'warmup' is no phase (PHASE=LENGTH,..., a LENGTH or off; phases are init, tr",
+    ),
+    ("launch --hang-after =5 train.py", "'' is no phase"),
+    ("launch --hang-after eval=5,eval=6 train.py", "sets eval twice"),
+    ("launch --hang-after 5,6 train.py", "sets ranks without a phase twice"),
     ("launch --healthy-after soon train.py", "'soon' is not a number of seconds"),
     ("launch --comm-timeout never train.py", "'never' is not a number of seconds"),
     ("launch --master-port 65536 train.py", "65536 is not in the range"),

@@ -113,6 +113,27 @@ class Node:
         """Finish a step."""
         return self._of_attempt(ev.Progressed, "progressed", step)
 
+    def suspected(self, *ranks, why="stalled"):
+        """Find ranks that make no progress."""
+        fields = (ranks, why, self.now_s - 2.4, 0.1)
+        return self._of_attempt(ev.HangSuspected, "hang_suspected", *fields)
+
+    def cleared(self, *ranks):
+        """Find that they have gone on."""
+        return self._of_attempt(ev.HangCleared, "hang_cleared", ranks)
+
+    def confirmed(self, *ranks, why="absent"):
+        """Find that they hang."""
+        return self._of_attempt(ev.HangConfirmed, "hang_confirmed", ranks, why)
+
+    def captured(self, *ranks, op="", place="", final=False):
+        """Have stacks, and what they show."""
+        return self._of_attempt(ev.Captured, "captured", final, ranks, op, place)
+
+    def straggles(self, rank, times):
+        """Find a rank slower than its peers."""
+        return self._of_attempt(ev.Straggles, "straggles", rank, times, "")
+
     def noted(self, rank, *, decisive=True):
         """Have a rank tell of an exception."""
         return self._of_attempt(ev.Noted, "noted", rank, decisive)
@@ -201,6 +222,10 @@ class Node:
     def parking(self):
         """Rank 1 wants a stop, and every rank comes to it by itself."""
         return self.running().self_stopping().wanted(1, "user", "enough")
+
+    def capturing(self):
+        """Rank 1 hangs, so the stacks of all are taken."""
+        return self.running().confirmed(1)
 
     def settling(self):
         """Rank 1 ends in a way that may be another's fault."""

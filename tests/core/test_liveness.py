@@ -4,8 +4,17 @@ from typing import NamedTuple
 
 import pytest
 
-from dsup.core.liveness import FROZEN_S, Absence, Watch, observe, rested
-from dsup.core.pulse import FLOOR_S, Limits, Look
+from dsup.core.limits import Limits
+from dsup.core.liveness import (
+    FROZEN_S,
+    Absence,
+    Finding,
+    Watch,
+    calm_until_s,
+    observe,
+    rested,
+)
+from dsup.core.pulse import FLOOR_S, Look
 
 TICK_S = 1.0
 
@@ -152,7 +161,7 @@ def test_a_rank_that_reads_and_writes_is_not_asleep():
     def look(now_s):
         return Look(0, state="D", cpu_s=now_s / 10)
 
-    watch, found = Watch(), []
+    watch, found = Watch(), list[Finding]()
     for now_s in range(1, 200):
         watch, news = observe(watch, [look(now_s)], float(now_s))
         found += news
@@ -183,9 +192,9 @@ def test_who_did_not_come_is_confirmed_after_a_minute():
     """Stacks have shown where the others wait, and that is not over by then."""
     loops = [Loop(0, 0.1, stop_s=20.0), Loop(1, 0.1, stop_s=20.0)]
     _, watch = run(loops, 24, watch=Watch(Limits(train_s=900.0)))
-    watch = watch._replace(absent=Absence((1,), 22.0, "dataset.py:88 in read"))
+    watch = watch._replace(absent=Absence((1,), 22.0, "dataset.py:88 in read", 55.0))
 
-    found = []
+    found: list[tuple] = []
     for now_s in range(25, 100):
         watch, news = observe(watch, [loop.look(now_s) for loop in loops], float(now_s))
         found += [(now_s, one.kind, one.ranks, one.why) for one in news]
@@ -226,3 +235,51 @@ def test_of_stalled_ranks_those_behind_are_named():
 
     assert found[0].kind == "suspected"
     assert found[0].ranks == (1,)
+
+
+def test_looks_that_show_nothing_new_can_be_left_out_until_a_limit():
+    """But for whatever sleeps in the kernel, is frozen, or suspected already."""
+    _, watch = run([Loop(0, 0.5)], 20)
+    asleep, _ = observe(watch, [Look(1, state="D")], 21.0)
+    suspected, _ = observe(watch, [Look(1, state="T")], 21.0)
+
+    assert calm_until_s(watch) == pytest.approx(20.0 + FLOOR_S)
+    assert calm_until_s(Watch()) == float("inf")
+    assert calm_until_s(asleep) == float("-inf")
+    assert calm_until_s(suspected) == float("-inf")
+
+
+def test_a_rank_that_freezes_is_news_among_silent_ones():
+    """All wait for it by then; that the kernel says why is what people need."""
+    loops = [Loop(0, 0.1, stop_s=20.0), Loop(1, 0.1, stop_s=20.0)]
+    loops[1].state = lambda now_s: "T" if now_s > 30 else "S"
+
+    found, _ = run(loops, 40)
+
+    assert [(one.ranks, one.why) for one in found] == [
+        ((0, 1), "silent"),
+        ((1,), "frozen"),
+    ]
+
+
+def test_a_debugger_that_looks_for_a_moment_is_no_freeze():
+    """It traces for less than two seconds."""
+    loops = [Loop(0, 0.1)]
+    loops[0].state = lambda now_s: "t" if now_s == 20 else "S"
+    assert run(loops, 30)[0] == []
+
+    loops[0].state = lambda now_s: "t" if now_s >= 40 else "S"
+    found, _ = run(loops, 50)
+    assert [(one.at_s, one.why) for one in found] == [(42.0, "frozen")]
+
+
+def test_who_did_not_come_is_not_confirmed_on_an_old_proof():
+    """It may have come since, and another be the one that all wait for."""
+    loops = [Loop(0, 0.1, stop_s=20.0), Loop(1, 0.1, stop_s=20.0)]
+    _, watch = run(loops, 24, watch=Watch(Limits(train_s=900.0)))
+    watch = watch._replace(absent=Absence((1,), 22.0, seen_s=40.0))
+
+    for now_s in range(25, 200):
+        looks = [loop.look(now_s) for loop in loops]
+        watch, news = observe(watch, looks, float(now_s))
+        assert not news

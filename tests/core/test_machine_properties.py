@@ -45,6 +45,12 @@ FIELDS = {
     "first_ranks": st.sampled_from([(), (1,), (0, 1, 2)]),
     "signature": st.just(""),
     "final": st.booleans(),
+    "why": st.sampled_from(["frozen", "asleep", "silent", "stalled", "absent"]),
+    "since_s": st.just(0.0),
+    "usual_s": st.none() | st.just(0.1),
+    "op": st.just("all_reduce"),
+    "place": st.sampled_from(["", "dataset.py:88 in read"]),
+    "times": st.sampled_from([0.0, 1.7]),
 }
 PASSING_S = st.sampled_from([0.0, 0.1, 0.9, 1.0, 5.0, 31.0])
 ATTEMPTS_AWAY = st.sampled_from([0, 0, 0, 0, -1, 1])
@@ -70,23 +76,24 @@ OPTIONS = st.fixed_dictionaries(
         "max_restarts": st.sampled_from([None, 0, 2]),
         "checkpoints_known": st.booleans(),
         "stop_after_s": st.sampled_from([None, 40.0]),
+        "on_hang": st.sampled_from(["restart", "report", "stop"]),
     }
 )
 
 
-def await_next(node, status):
+def await_next(node, status):  # noqa: C901 (one case a stage)
     """Tell a node what its stage waits for, so that stories get far."""
     alive = node.state.alive
     match node.stage:
         case Stage.PREPARING:
             node.prepared()
+        case Stage.CAPTURING:
+            node.captured(final=True)
         case Stage.RUNNING if not alive:
             node.started(*range(node.state.spec.world_size))
         case Stage.PARKING if node.state.parking.check is None:
             node.self_stopping().counted(3)
-        case Stage.RUNNING | Stage.PARKING | Stage.SETTLING | Stage.TERMINATING if (
-            alive
-        ):
+        case _ if alive and node.stage is not Stage.KILLING:
             node.exited(min(alive), status)
         case Stage.DECIDING if node.state.plan is None:
             node.scanned()
@@ -125,16 +132,20 @@ def tick_to_the_end(node):
 
 @given(options=OPTIONS, story=STORIES)
 def test_any_order_of_events_is_over_has_a_deadline_or_runs(new_node, options, story):
-    """Only ranks that run are without a limit; everything else ends by itself."""
+    """Only ranks that run are without a limit; everything else ends by itself.
+
+    While they run there may be a look to take: at who goes on after an early exit.
+    """
     node = new_node(**options)
     for _ in told(node, story):
         limited = machine.deadline(node.state) < NEVER
         timed = options["stop_after_s"] is not None and node.state.stop is None
+        early = node.stage is Stage.RUNNING and node.state.ended != ()
         endless = node.stage is Stage.OVER or (
             node.stage is Stage.RUNNING and not timed
         )
 
-        assert limited is not endless
+        assert limited is not endless or early
 
 
 @given(options=OPTIONS, story=STORIES)
@@ -185,7 +196,7 @@ def test_pauses_come_from_the_schedule_alone(new_node, options, story):
     for before in told(node, story):
         for command in node.commands:
             if isinstance(command, cmd.Propose) and command.restart_at_s is not None:
-                began = before.failed or before.cannot
+                began = before.failed or before.cannot or before.hang
                 pause_s = BACKOFFS[min(node.state.failed_attempts, 3) - 1]
 
                 assert command.restart_at_s == began.at_s + pause_s
@@ -200,6 +211,7 @@ class World:
         lost: the kind of answer that gets lost, and how many come through before.
         stop_s: when SIGTERM comes; None for never.
         runtime: which stop rank 0 wants after two seconds; empty without the runtime.
+            ``hang`` where rank 1 hangs instead.
     """
 
     def __init__(self, node, fates, lost, stop_s, runtime=""):
@@ -267,7 +279,11 @@ class World:
         for rank in range(size):
             self.alive[n, rank] = True
             self.post(0, ev.RankStarted, "rank_started", n, rank, 4000 + rank)
-        if self.runtime:
+        if self.runtime == "hang":
+            found = (n, (1,), "stalled")
+            self.post(3, ev.HangSuspected, "hang_suspected", *found, 0.0, 0.1)
+            self.post(9, ev.HangConfirmed, "hang_confirmed", *found[:2], "absent")
+        elif self.runtime:
             everyone = tuple(range(size))
             self.post(1, ev.SelfStopping, "self_stopping", n, everyone)
             self.post(2, ev.StopWanted, "stop_wanted", n, 0, self.runtime, "", None)
@@ -275,6 +291,12 @@ class World:
             self.exit(delay_s, n, rank % size, status)
         for rank in range(size):
             self.exit(60, n, rank, 0)
+
+    def on_capture(self, command):
+        """Find where rank 1 is."""
+        where = ((1,), "all_reduce", "dataset.py:88 in read")
+        n, final = command.attempt, command.final
+        self.post(0.4, ev.Captured, "captured", n, final, *where)
 
     def on_signal_ranks(self, command):
         """End the ranks as SIGTERM does."""
@@ -337,12 +359,12 @@ FATES = st.lists(
 )
 ANSWERS = """
     prepared scanned judged plan_agreed group_empty helpers_left self_stopping
-    stop_wanted checks_counted
+    stop_wanted checks_counted hang_suspected hang_confirmed captured
 """.split()
 
 
 STOPS_S = st.none() | st.floats(0, 200)
-RUNTIMES = st.sampled_from(["", "user", "preempt", "error"])
+RUNTIMES = st.sampled_from(["", "user", "preempt", "error", "hang"])
 
 
 @pytest.mark.parametrize("answer", [*ANSWERS, "nothing"])

@@ -15,39 +15,45 @@ from dsup.core.state import NEVER, Stage
 # The columns: how to get there. "lingering" and "leaving" are TERMINATING with no rank
 # alive, after a failure and after success; "pausing" is DECIDING with an agreed plan.
 STORIES = """
-    launched running parking settling terminating lingering leaving killing deciding
-    pausing over
+    launched running parking capturing settling terminating lingering leaving killing
+    deciding pausing over
 """.split()
 
 # fmt: off
 TABLE = """
-                    launched    running     parking     settling    terminating lingering   leaving     killing     deciding pausing   over
-launched            -           -           -           -           -           -           -           -           -        -         -
-prepared            RUNNING     -           -           -           -           -           -           -           -        -         -
-cannot              KILLING     KILLING     KILLING     -           -           -           -           -           -        -         -
-rank_started        =           =           =           =           =           =           =           =           =        =         -
-rank_exited/0       -           =           =           =           =           -           -           =           -        -         -
-rank_exited/1       -           SETTLING    SETTLING    =           =           -           -           =           -        -         -
-rank_exited/-9      -           TERMINATING TERMINATING TERMINATING =           -           -           =           -        -         -
-noted/yes           =           =           =           =           =           =           =           =           =        =         -
-noted/no            -           -           -           -           -           -           -           -           -        -         -
-self_stopping       =           =           -           =           =           =           =           =           =        =         -
-stop_wanted/user    -           PARKING     -           -           -           -           -           -           -        -         -
-stop_wanted/error   -           PARKING     =           -           -           -           -           -           -        -         -
-stop_wanted/preempt -           TERMINATING =           -           -           -           -           -           -        -         -
-checks_counted      -           -           =           -           -           -           -           -           -        -         -
-helpers_left        -           -           -           -           -           -           =           -           -        -         -
-group_empty         -           -           -           -           -           KILLING     KILLING     DECIDING    -        -         -
-progressed          =           =           =           =           =           =           =           =           =        =         -
-scanned             =           =           =           =           =           =           =           =           =        =         -
-judged              =           =           =           =           =           =           =           =           =        =         -
-plan_agreed         -           -           -           -           -           -           -           -           OVER     OVER      -
-signalled/15        KILLING     TERMINATING =           TERMINATING =           =           KILLING     =           OVER     OVER      -
-signalled/10        -           =           =           =           -           -           -           -           -        -         -
-guard_lost          KILLING     KILLING     KILLING     KILLING     KILLING     KILLING     KILLING     =           KILLING  KILLING   -
-loop_stalled        =           -           =           =           =           =           =           =           =        -         -
-tick                KILLING     -           =           TERMINATING KILLING     KILLING     KILLING     OVER        =        PREPARING -
-tick/early          -           -           -           -           -           -           -           -           -        -         -
+                    launched running     parking     capturing   settling    terminating lingering leaving killing  deciding pausing   over
+launched            -        -           -           -           -           -           -         -       -        -        -         -
+prepared            RUNNING  -           -           -           -           -           -         -       -        -        -         -
+cannot              KILLING  KILLING     KILLING     -           -           -           -         -       -        -        -         -
+rank_started        =        =           =           =           =           =           =         =       =        =        =         -
+rank_exited/0       -        =           =           =           =           =           -         -       =        -        -         -
+rank_exited/1       -        SETTLING    SETTLING    =           =           =           -         -       =        -        -         -
+rank_exited/-9      -        TERMINATING TERMINATING =           TERMINATING =           -         -       =        -        -         -
+noted/yes           =        =           =           =           =           =           =         =       =        =        =         -
+noted/no            -        -           -           -           -           -           -         -       -        -        -         -
+self_stopping       =        =           -           =           =           =           =         =       =        =        =         -
+stop_wanted/user    -        PARKING     -           -           -           -           -         -       -        -        -         -
+stop_wanted/error   -        PARKING     =           -           -           -           -         -       -        -        -         -
+stop_wanted/preempt -        TERMINATING =           -           -           -           -         -       -        -        -         -
+checks_counted      -        -           =           -           -           -           -         -       -        -        -         -
+helpers_left        -        -           -           -           -           -           -         =       -        -        -         -
+group_empty         -        -           -           -           -           -           KILLING   KILLING DECIDING -        -         -
+progressed          =        =           =           =           =           =           =         =       =        =        =         -
+hang_suspected      -        =           -           -           -           -           -         -       -        -        -         -
+hang_cleared        -        -           -           -           -           -           -         -       -        -        -         -
+hang_confirmed      -        CAPTURING   -           -           -           -           -         -       -        -        -         -
+captured/early      -        -           -           -           -           -           -         -       -        -        -         -
+captured/final      -        -           -           TERMINATING -           -           -         -       -        -        -         -
+straggles           =        =           =           =           =           =           =         =       =        =        =         -
+scanned             =        =           =           =           =           =           =         =       =        =        =         -
+judged              =        =           =           =           =           =           =         =       =        =        =         -
+plan_agreed         -        -           -           -           -           -           -         -       -        OVER     OVER      -
+signalled/15        KILLING  TERMINATING =           TERMINATING TERMINATING =           =         KILLING =        OVER     OVER      -
+signalled/10        -        =           =           =           =           -           -         -       -        -        -         -
+guard_lost          KILLING  KILLING     KILLING     KILLING     KILLING     KILLING     KILLING   KILLING =        KILLING  KILLING   -
+loop_stalled        =        -           =           =           =           =           =         =       =        =        -         -
+tick                KILLING  -           =           TERMINATING TERMINATING KILLING     KILLING   KILLING OVER     =        PREPARING -
+tick/early          -        -           -           -           -           -           -         -       -        -        -         -
 """  # noqa: E501
 # fmt: on
 
@@ -99,7 +105,13 @@ def happening(row, node):
         "decisive": variant == "yes",
         "first_ranks": (0,),
         "signature": "",
-        "final": True,
+        "final": variant != "early",
+        "why": "frozen",
+        "since_s": 0.0,
+        "usual_s": 0.1,
+        "op": "all_reduce",
+        "place": "",
+        "times": 1.7,
     }
     cls = KINDS[kind]
     return cls(**{name: values[name] for name in cls._fields})

@@ -45,6 +45,8 @@ def asked(**changes):
 
 RAISED = {"cause": "python_exception", "status": 3}
 
+HUNG = {"cause": "hang", "status": 1, "hung": True}
+
 RESTARTED = [
     pytest.param({}, {}, 110, id="infrastructure, resumable"),
     pytest.param({"failed_attempts": 3}, {}, 190, id="infrastructure, third time"),
@@ -72,6 +74,19 @@ RESTARTED = [
     ),
     pytest.param(
         {"failed_attempts": 9}, {"max_restarts": 9}, 190, id="N given, the last one"
+    ),
+    pytest.param(HUNG, {}, 110, id="a hang"),
+    pytest.param(
+        HUNG | {"repeated": True, "progressed": True, "failed_attempts": 2},
+        {},
+        130,
+        id="a hang at the same place, but new steps",
+    ),
+    pytest.param(
+        HUNG | {"repeated": True, "failed_attempts": 2},
+        {"max_restarts": 2},
+        130,
+        id="N given, the same hang again",
     ),
 ]
 
@@ -131,6 +146,19 @@ GIVEN_UP = [
         195,
         id="a port that stays held",
     ),
+    pytest.param(
+        HUNG | {"repeated": True, "failed_attempts": 2},
+        {},
+        1,
+        id="the same hang again: permanent",
+    ),
+    pytest.param(
+        HUNG | {"last": True}, {"max_restarts": 9}, 194, id="a hang, --on-hang stop"
+    ),
+    pytest.param(
+        HUNG | {"last": True, "cause": "nccl_network"}, {}, 195, id="the network hung"
+    ),
+    pytest.param(HUNG, {"max_restarts": 0}, 194, id="a hang, --max-restarts 0"),
 ]
 
 

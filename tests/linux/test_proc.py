@@ -16,6 +16,23 @@ MISSING = 2**22 + 1
 
 
 @pytest.fixture
+def child():
+    """Start a Python that runs a script, which says when it is ready."""
+    started = []
+
+    def start(script):
+        command = [sys.executable, "-c", script]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+        assert started[-1].stdout.readline() == b"\n"
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
 def shell():
     """Start a shell that runs a line, says so, and lives until its stdin ends."""
     started = []
@@ -281,3 +298,60 @@ def test_the_first_pid_namespace_is_where_the_kernels_threads_are():
     first = found is not None and found.comm == "kthreadd"
 
     assert proc.in_initial_namespace() is first
+
+
+def test_a_signal_that_still_waits_is_not_sent_again(child):
+    """It would be answered twice, later."""
+    process = child(
+        "import signal, time\n"
+        "signal.signal(39, lambda *_: None)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {39})\n"
+        "print(flush=True); time.sleep(60)"
+    )
+    assert proc.takes(process.pid, 39)
+    assert not proc.takes(process.pid, 40)
+
+    os.kill(process.pid, 39)
+
+    assert not proc.takes(process.pid, 39)
+    assert not proc.takes(1 << 30, 39)
+
+
+def test_a_file_is_known_again_at_a_descriptor():
+    """By what it is, not by its name."""
+    ours, other = os.memfd_create("same"), os.memfd_create("same")
+
+    assert proc.holds(os.getpid(), ours, os.fstat(ours))
+    assert not proc.holds(os.getpid(), other, os.fstat(ours))
+    os.close(ours)
+    assert not proc.holds(os.getpid(), ours, os.fstat(other))
+    os.close(other)
+
+
+def until_asleep(pid):
+    """Wait until a process sleeps in the kernel; return where."""
+    for _ in range(500):
+        if place := proc.wchan(pid):
+            return place
+        select.select([], [], [], 0.01)
+    return pytest.fail("it does not sleep")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stack"), reason="no such file")
+@pytest.mark.root
+def test_where_in_the_kernel_a_process_sleeps_is_read(shell):
+    """Root may see it, the innermost function first, where the kernel tells it."""
+    pid = shell(":")
+    place = until_asleep(pid)
+
+    assert any(place in line for line in proc.kernel_stack(pid))
+
+
+def test_the_system_call_that_a_process_is_in_is_read(shell):
+    """Its number comes first."""
+    pid = shell(":")
+    until_asleep(pid)
+
+    assert proc.system_call(pid).split()[0].isdigit()
+    assert proc.system_call(MISSING) == ""
+    assert proc.kernel_stack(MISSING) == []

@@ -94,6 +94,17 @@ def events():
         scanned=lambda at_s, step=None: ev.Scanned("scanned", at_s, 0, step, "", ""),
         judged=lambda at_s: ev.Judged("judged", at_s, 0, "", (), 1, "", final=True),
         agreed=lambda at_s, *plan: ev.PlanAgreed("plan_agreed", at_s, 0, *plan),
+        suspected=lambda ranks, why="stalled", usual_s=0.1: ev.HangSuspected(
+            "hang_suspected", 7.4, 0, ranks, why, 5.0, usual_s
+        ),
+        cleared=lambda *ranks: ev.HangCleared("hang_cleared", 8.0, 0, ranks),
+        confirmed=lambda ranks, why="absent": ev.HangConfirmed(
+            "hang_confirmed", 67.0, 0, ranks, why
+        ),
+        captured=lambda *found, final=False: ev.Captured(
+            "captured", 7.6, 0, final, *(found or ((), "", ""))
+        ),
+        straggles=lambda *how: ev.Straggles("straggles", 9.0, 0, *how),
         signalled=lambda at_s, signum: ev.Signalled("signalled", at_s, signum, 1),
         guard_lost=ev.GuardLost("guard_lost", 9.0),
         stalled=lambda gap_s: ev.LoopStalled("loop_stalled", 9.0, gap_s),

@@ -3,7 +3,7 @@
 import pytest
 
 from dsup.core.plan import Plan, Policy
-from dsup.core.state import Spec, Stage, State
+from dsup.core.state import Hang, Spec, Stage, State
 from dsup.report.status import StatusText, pause, text
 
 SPEC = Spec(4, 2.0, 25.0, False, Policy(None, (10.0,), 1800.0, False, False))
@@ -46,6 +46,27 @@ def state(**fields):
             None,
             "attempt 0, 4 of 4 ranks, step 7, stopping at the next step",
             id="parked",
+        ),
+        pytest.param(
+            {"suspected": Hang((2,), "frozen", 5.0)},
+            7,
+            None,
+            "attempt 0, 4 of 4 ranks, step 7, rank 2 frozen",
+            id="frozen",
+        ),
+        pytest.param(
+            {"suspected": Hang((0, 1, 2, 3), "stalled", 5.0), "slow": frozenset({3})},
+            7,
+            None,
+            "attempt 0, 4 of 4 ranks, step 7, ranks 0-3 without a step, rank 3 slow",
+            id="stalled",
+        ),
+        pytest.param(
+            {"suspected": Hang((2,), "absent", 5.0), "stage": Stage.CAPTURING},
+            7,
+            None,
+            "attempt 0, 4 of 4 ranks, step 7, capturing",
+            id="being captured",
         ),
     ],
 )

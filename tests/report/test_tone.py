@@ -4,7 +4,7 @@ import pytest
 
 from dsup.core import machine
 from dsup.core.plan import Plan
-from dsup.core.state import Stage
+from dsup.core.state import Death, Hang, Stage
 from dsup.report import console
 
 
@@ -33,6 +33,36 @@ from dsup.report import console
             lambda e: e.tick(5.0), {"stage": Stage.OVER}, "failure", id="unkillable"
         ),
         pytest.param(lambda e: e.prepared(), {}, "plain", id="the start"),
+        pytest.param(lambda e: e.suspected((1,)), {}, "warning", id="a suspicion"),
+        pytest.param(lambda e: e.captured(), {}, "warning", id="stacks of a suspicion"),
+        pytest.param(
+            lambda e: e.confirmed((1,)), {}, "warning", id="a hang that is reported"
+        ),
+        pytest.param(
+            lambda e: e.confirmed((1,)),
+            {"hang": Hang((1,), "absent", 67.0)},
+            "failure",
+            id="a hang that ends the attempt",
+        ),
+        pytest.param(
+            lambda e: e.straggles(1, 1.8, ""), {}, "warning", id="a straggler"
+        ),
+        pytest.param(lambda e: e.cleared(1), {}, "plain", id="no hang any more"),
+        pytest.param(
+            lambda e: e.tick(6.0),
+            {"stage": Stage.RUNNING, "ended": (Death(1, 0, 5.0),)},
+            "warning",
+            id="one early exit of four",
+        ),
+        pytest.param(
+            lambda e: e.tick(6.0),
+            {
+                "stage": Stage.RUNNING,
+                "ended": tuple(Death(r, 0, 5.0) for r in (1, 2, 3)),
+            },
+            "plain",
+            id="one of four is late",
+        ),
     ],
 )
 def test_deaths_and_ends_are_failures_restarts_and_stops_are_warnings(

@@ -65,6 +65,26 @@ def test_a_line_of_json_has_time_and_level(tone, level):
             ev.ChecksCounted("checks_counted", 0.0, 0, 17),
             "the ranks leave their loops at check 18",
         ),
+        (
+            ev.HangSuspected("hang_suspected", 7.4, 0, (0, 1, 2), "stalled", 5.0, 0.1),
+            "ranks 0-2 made no step for 2.4 s (usual 0.1 s): stacks are taken",
+        ),
+        (
+            ev.HangSuspected("hang_suspected", 7.4, 0, (3,), "silent", 5.0, None),
+            "rank 3 gave no sign of life for 2.4 s: stacks are taken",
+        ),
+        (
+            ev.HangCleared("hang_cleared", 8.0, 0, (0, 1)),
+            "no longer suspected: ranks 0-1",
+        ),
+        (
+            ev.Captured("captured", 7.6, 0, False, (), "", ""),
+            "the stacks are taken; they name nobody who did not come",
+        ),
+        (
+            ev.Straggles("straggles", 9.0, 0, 3, 0.0, ""),
+            "rank 3 keeps up with its peers again",
+        ),
         (ev.Tick("tick", 0.0), ""),
     ],
 )

@@ -102,6 +102,17 @@ BOOTSTRAP = "DSUP_BOOTSTRAP"
 """``PID`` or ``PID:no-faulthandler``: the agent's pid, and what the bootstrap is not to
 do; read and removed by it before any user code runs."""
 
+STACKS = "DSUP_STACKS"
+"""``fd:N``: a memory file into which ``STACKS_SIGNAL`` makes this process write where
+each of its Python threads is."""
+
+STACKS_SIGNAL = 39
+"""A real-time signal that glibc and musl leave alone and hardly anybody uses."""
+
+STACKS_MAX_BYTES = 1 << 20
+STACKS_NAME = "dsup-stacks"
+"""What the kernel calls the memory file, by which it is known again."""
+
 NOTE_MAX_BYTES = 65_536
 """One note is one datagram of at most so much: a JSON object."""
 
@@ -113,6 +124,9 @@ STDOUT_FILE = "stdout.log"
 STDERR_FILE = "stderr.log"
 ERROR_FILE = "error.json"
 SAMPLES_FILE = "samples.jsonl"
+STACKS_FILE = "stacks.txt"
+"""In a rank's directory: where it and its helpers were whenever it seemed to hang."""
+
 VERDICT_FILE = "verdict.json"
 OUTCOME_FILE = "outcome.json"
 """How the attempt ended, in the words of its main rank, or of the agent for it."""
@@ -174,6 +188,11 @@ def parse_heartbeat(value: str) -> tuple[str, str, int] | None:
 
 def format_notes(fd: int) -> str:
     """Return the value of ``DSUP_NOTES`` for an inherited socket."""
+    return f"fd:{fd}"
+
+
+def format_stacks(fd: int) -> str:
+    """Return the value of ``DSUP_STACKS`` for an inherited memory file."""
     return f"fd:{fd}"
 
 

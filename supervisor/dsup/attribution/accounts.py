@@ -180,7 +180,13 @@ def _facts(timeline: Timeline, rank: int) -> _Rank:
 def _ended_before_signal(timeline: Timeline, end: End, *, finished: bool) -> bool:
     signalled_s = timeline.signalled.get(end.rank)
     unprovoked = signalled_s is None or end.at_s <= signalled_s
-    return unprovoked or end.dying or finished
+    return unprovoked or finished or (end.dying and _began_unprovoked(timeline))
+
+
+def _began_unprovoked(timeline: Timeline) -> bool:
+    """Return whether a rank ended before dsup signalled any: a dying one tells then."""
+    first_s = min(end.at_s for end in timeline.ends)
+    return first_s <= min(timeline.signalled.values(), default=math.inf)
 
 
 def _kernel_kill(

@@ -91,6 +91,21 @@ _BY_RULE: Final[dict[str, Advice]] = {
         "debug the program: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1; suspect the "
         "GPU only if it comes back there in another job",
     ),
+    "froze": Advice(
+        "find_sender", "find who stopped it: a shell's ^Z, a debugger, a batch system"
+    ),
+    "slept": Advice(
+        "check_storage",
+        "check what it waits for in the kernel: a mount, its server, a driver",
+    ),
+    "came_alone": Advice(
+        "fix_script", "look for a collective in a branch that only this rank takes"
+    ),
+    "nobody_is_missing": Advice(
+        "check_network",
+        "check how the ranks reach each other: interface (NCCL_SOCKET_IFNAME), "
+        "firewall, peer-to-peer access (NCCL_P2P_DISABLE=1 to try without)",
+    ),
     "fabric_failed": Advice(
         "reset_fabric", "reset the NVSwitches and their GPUs together; drain the node"
     ),

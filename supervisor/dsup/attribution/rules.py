@@ -18,6 +18,9 @@ where no account is strong. They go from what was seen (state T, exit 0, state D
 what is missing (who did not time out) and end with victims alone, then with "unknown",
 which is an honest answer.
 
+Where dsup itself ended the attempt because of a hang, no rank had failed: what the
+kernel and the stacks say goes before all accounts then.
+
 The death of a rank that dsup signalled is no evidence against it. Each rule is one pure
 function with its symptom, its source and its window in its docstring.
 """
@@ -31,6 +34,8 @@ from dsup.attribution import (
     crashes,
     exceptions,
     gpu_state,
+    halts,
+    hangs,
     hardware,
     hidden,
     host,
@@ -115,6 +120,16 @@ _ORDER: Final[tuple[Rule, ...]] = (
     hardware.gpu_failed,
     hardware.fabric_failed,
     host.memory_broke,
+    # dsup confirmed a hang and ended the attempt: what states say, then stacks.
+    halts.froze,
+    halts.storage_is_silent,
+    halts.slept,
+    halts.left_others_waiting,
+    hangs.called_another,
+    hangs.never_came,
+    hangs.came_alone,
+    hangs.nobody_is_missing,
+    hangs.made_no_step,
     # Strong accounts: the kernel's word, the wait status, the rank's own word.
     memory.kernel_killed_rank,
     memory.kernel_killed_helper,

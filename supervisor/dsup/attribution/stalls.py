@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dsup.attribution import proof
+from dsup.attribution import proof, whereabouts
 from dsup.attribution.accounts import Account, accounts, all_are_victims, words
 from dsup.attribution.timeline import Standing, Timeline
 from dsup.attribution.wording import (
@@ -27,6 +27,12 @@ _ASLEEP: Final = "D"
 _ACCUSED: Final = re.compile(
     r"Ranks? (\d{1,7}(?:, \d{1,7}){0,63}) failed to pass monitoredBarrier"
 )
+_MISSED: Final = re.compile(
+    r"because (?:rank [\d, ]{1,400} has ended and )?rank (\d{1,7}(?:, \d{1,7}){0,63}) "
+    r"did not come"
+)
+"""What the runtime's own barrier says, see ``dsup_runtime.errors.BarrierTimeout``."""
+
 _LOOKED_AT_CHARS: Final = 4096
 
 
@@ -115,9 +121,13 @@ def _hang(
     failed = [a for a in accounts(timeline) if a.failed]
     verb = {"proven": "hung", "likely": "likely hung"}.get(certainty, "may have hung")
     it = "it" if len(ranks) == 1 else "they"
-    text = f"{subject(ranks, timeline.world_size)} {verb}: {it} {what}"
+    still = ranks if _still_there(timeline, ranks) else ()
+    at = whereabouts.of_rank(timeline, still[0]).said if still else ""
+    who = f"{subject(ranks, timeline.world_size)} {verb}{f' {at}' if at else ''}"
+    text = f"{who}: {it} {what}"
     evidence = (
         *(line for stood in suspects for line in proof.of_standing(stood)),
+        *whereabouts.of_stacks(timeline, still),
         *proof.of_victims(timeline, failed),
         *(line for a in accounts(timeline) for line in proof.of_beat(timeline, a.rank)),
     )
@@ -132,6 +142,15 @@ def _hang(
         evidence,
         signature=name,
     )
+
+
+def _still_there(timeline: Timeline, ranks: tuple[int, ...]) -> bool:
+    """Return whether ranks made no step after stacks were taken, as far as is known."""
+    taken_s = timeline.stacks_s
+    beats = [timeline.beats[rank] for rank in ranks if rank in timeline.beats]
+    if taken_s is None or not beats:
+        return False
+    return all(beat.progress_s is None or beat.progress_s <= taken_s for beat in beats)
 
 
 def _seen(timeline: Timeline, suspects: list[Standing], text: str) -> str:
@@ -171,11 +190,12 @@ def _alive(timeline: Timeline) -> tuple[Standing, ...]:
 
 
 def _accused(timeline: Timeline) -> set[int]:
-    """Return ranks that others say did not pass a monitored barrier."""
+    """Return ranks that others say did not come to a barrier."""
     found = (
         match
         for account in accounts(timeline)
-        for match in _ACCUSED.findall(_said(timeline, account))
+        for form in (_ACCUSED, _MISSED)
+        for match in form.findall(_said(timeline, account))
     )
     return {int(number) for match in found for number in match.split(", ")}
 

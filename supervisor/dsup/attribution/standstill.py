@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal[
     "absent",  # these ranks did not come; all others wait
     "alone",  # this rank waits in a collective that no other rank takes part in
     "mismatch",  # ranks wait in different collectives
-    "everyone",  # all ranks wait in the same collective: nobody is guilty
+    "everyone",  # all ranks wait, none is missing: nobody is guilty
     "asleep",  # all that did not come sleep in the kernel, at the same place
     "apart",  # nobody waits for anybody: no hang that stacks could show
     "unknown",  # too few stacks
@@ -61,6 +61,9 @@ class Standstill(NamedTuple):
     where: Mapping[int, Where] = {}
 
 
+FROZEN: Final = frozenset("Tt")
+ASLEEP: Final = "D"
+
 COLLECTIVES: Final = frozenset(
     [
         "all_gather",
@@ -94,7 +97,11 @@ COLLECTIVES: Final = frozenset(
 )
 """Functions of ``torch.distributed`` that return when the others have come."""
 
+PEER_TO_PEER: Final = frozenset({"irecv", "isend", "recv", "send"})
+"""One rank's counterpart is another function here: that they differ means nothing."""
+
 _DISTRIBUTED: Final = "/torch/distributed/"
+_BARRIERS: Final = "/dsup_runtime/barriers.py"
 _DDP: Final = "/torch/nn/parallel/distributed.py"
 FEW_PART: Final = 3
 """Where no stack shows a collective, at most a third of the ranks may be elsewhere."""
@@ -112,7 +119,7 @@ def where(process: Process) -> Where:
     frames = process.main
     if not frames:
         return Where("", "", "")
-    own = next((f for f in frames if not _is_library(f)), frames[-1])
+    own = next((f for f in frames if not is_library(f)), frames[-1])
     return Where(_waits_in(frames), own.place, frames[0].place, _how(frames, process))
 
 
@@ -125,25 +132,47 @@ def standstill(processes: Mapping[int, Process], world_size: int) -> Standstill:
     """
     seen = {rank: where(one) for rank, one in sorted(processes.items())}
     seen = {rank: at for rank, at in seen.items() if at.inner}
-    frozen = {rank for rank, one in processes.items() if one.state in {"T", "t"}}
+    frozen = {rank for rank, one in processes.items() if one.state in FROZEN}
+    still = frozen | {rank for rank, one in processes.items() if one.state == ASLEEP}
     waiting = _waiting(seen) - frozen
-    away = tuple(rank for rank in processes if rank not in waiting)
-    if len(processes) < world_size or len(seen) + len(frozen - seen.keys()) < len(
-        processes
-    ):
-        known = {r for r in away if r in seen or r in frozen}
-        if not waiting or len(known) != 1:
+    away = tuple(rank for rank in sorted(processes) if rank not in waiting)
+    unseen = [rank for rank in processes if rank not in seen and rank not in still]
+    if len(processes) < world_size or unseen:
+        found = _despite(away, waiting, seen, still)
+        missing = world_size - len(processes)
+        if not waiting or len(found) != 1 or missing > len(waiting):
             return Standstill("unknown", where=seen)
+        away = found
     if not waiting:
         return _nobody_waits(processes, seen)
     if not away:
         return _all_wait(seen)
-    ops = Counter(seen[rank].waits_in or seen[rank].inner for rank in waiting)
-    op = ops.most_common(1)[0][0]
     told = tuple(sorted(waiting))
+    op = _op(told, seen)
     if len(waiting) == 1 and len(away) > 1 and not frozen:
         return Standstill("alone", told, told, op, seen)
     return Standstill("absent", away, told, op, seen)
+
+
+def _despite(
+    away: tuple[int, ...],
+    waiting: set[int],
+    seen: Mapping[int, Where],
+    still: set[int],
+) -> tuple[int, ...]:
+    """Return who did not come, though not all stacks could be taken.
+
+    Whoever was seen elsewhere did not. Where nobody was, the one rank that no stack
+    could be taken of is it, if all others wait.
+    """
+    known = tuple(rank for rank in away if rank in seen or rank in still)
+    return known if known or len(waiting) <= 1 else away
+
+
+def _op(waiting: tuple[int, ...], seen: Mapping[int, Where]) -> str:
+    """Return what most of the waiting ranks wait in: a collective, else a place."""
+    ops = Counter(seen[rank].waits_in or seen[rank].place for rank in waiting)
+    return ops.most_common(1)[0][0]
 
 
 def _waiting(seen: Mapping[int, Where]) -> set[int]:
@@ -163,24 +192,32 @@ def _waiting(seen: Mapping[int, Where]) -> set[int]:
 
 
 def _all_wait(seen: Mapping[int, Where]) -> Standstill:
-    ops = Counter(at.waits_in for at in seen.values())
+    """Return whether all wait in the same collective, called at the same line."""
+    calls = Counter((at.waits_in, at.place) for at in seen.values())
     told = tuple(sorted(seen))
-    if len(ops) == 1:
-        return Standstill("everyone", (), told, next(iter(ops)), seen)
-    (usual, many), (_, second) = ops.most_common(2)
-    odd = tuple(rank for rank in told if seen[rank].waits_in != usual)
+    ops = sorted({op for op, _ in calls})
+    if len(calls) == 1 or PEER_TO_PEER.intersection(ops):
+        return Standstill("everyone", (), told, ", ".join(ops), seen)
+    (usual, many), (_, second) = calls.most_common(2)
+    odd = tuple(r for r in told if (seen[r].waits_in, seen[r].place) != usual)
     guilty = odd if many > second else ()
-    return Standstill("mismatch", guilty, told, usual, seen)
+    return Standstill("mismatch", guilty, told, usual[0], seen)
 
 
 def _nobody_waits(
     processes: Mapping[int, Process], seen: Mapping[int, Where]
 ) -> Standstill:
-    asleep = {rank: one.wchan for rank, one in processes.items() if one.state == "D"}
+    asleep = {rank: one.wchan for rank, one in processes.items() if one.state == ASLEEP}
     if asleep and len(set(asleep.values())) == 1 and len(asleep) == len(processes):
         return Standstill("asleep", (), (), asleep[min(asleep)], seen)
-    frozen = tuple(r for r, one in processes.items() if one.state in {"T", "t"})
-    return Standstill("absent" if frozen else "apart", frozen, (), "", seen)
+    frozen = tuple(r for r, one in sorted(processes.items()) if one.state in FROZEN)
+    if frozen:
+        return Standstill("absent", frozen, (), "", seen)
+    places = {at.inner for at in seen.values()}
+    if len(seen) > 1 and len(places) == 1 and not asleep:
+        told = tuple(sorted(seen))
+        return Standstill("everyone", (), told, _op(told, seen), seen)
+    return Standstill("apart", (), (), "", seen)
 
 
 def _waits_in(frames: tuple[Frame, ...]) -> str:
@@ -189,13 +226,15 @@ def _waits_in(frames: tuple[Frame, ...]) -> str:
     known = [name for name in calls if name in COLLECTIVES]
     if known:
         return known[-1]
+    if any(f.file.endswith(_BARRIERS) and f.function == "barrier" for f in frames):
+        return "barrier"
     return "DistributedDataParallel" if frames[0].file.endswith(_DDP) else ""
 
 
 def _how(frames: tuple[Frame, ...], process: Process) -> str:
-    if process.state in {"T", "t"}:
+    if process.state in FROZEN:
         return "frozen"
-    if process.state == "D":
+    if process.state == ASLEEP:
         return (
             f"asleep in the kernel ({process.wchan})"
             if process.wchan
@@ -208,5 +247,8 @@ def _how(frames: tuple[Frame, ...], process: Process) -> str:
     return ""
 
 
-def _is_library(frame: Frame) -> bool:
-    return _RUNTIME in frame.file or any(part in frame.file for part in _LIBRARIES)
+def is_library(frame: Frame) -> bool:
+    """Return whether a call is not the user's own, as far as its file tells."""
+    frozen = frame.file.startswith("<frozen ")
+    at = frame.file
+    return frozen or _RUNTIME in at or any(part in at for part in _LIBRARIES)

@@ -148,6 +148,8 @@ class Timeline(NamedTuple):
         hang: why dsup ended the attempt while no rank had failed; None if it did not.
         stacks: processes of ranks and helpers when stacks were last taken.
         stacks_s: when that was, agent clock, seconds; None for never.
+        stacks_before: the same of the time before that, taken without progress
+            meanwhile.
         samples: the last of the attempt, oldest first.
     """
 
@@ -180,4 +182,5 @@ class Timeline(NamedTuple):
     hang: Hang | None = None
     stacks: tuple[Process, ...] = ()
     stacks_s: float | None = None
+    stacks_before: tuple[Process, ...] = ()
     samples: tuple[Sample, ...] = ()

@@ -15,6 +15,7 @@ from dsup.cli.terminal import Terminal
 from dsup.cli.values import rank_count
 from dsup.core.errors import SpecError
 from dsup.core.job import Job, Option
+from dsup.core.limits import Limits, shown
 from dsup.core.plan import Policy
 from dsup.core.state import Spec
 from dsup.core.streams import Streams
@@ -26,6 +27,9 @@ _NAME_MAX: Final = 40
 _NULL: Final = "/dev/null"
 _STDIN: Final = "-"
 _TMP: Final = "/tmp"  # noqa: S108 (a fresh 0700 directory is made in it)
+_NONE: Final = {"hang_after": "off", "comm_timeout": "inherit"}
+"""The words for no value, of options that have one by default."""
+
 _TMP_PARENT_MAX_BYTES: Final = 55
 """Below it a library makes a directory and a socket, whose path may have 107 bytes."""
 # As torchrun's own run_script_path, but for sys.path: there is no launcher to keep.
@@ -95,6 +99,7 @@ def build(call: Call, *, dry: bool) -> Job:
         faulthandler=not options["no_faulthandler"],
         bindings=_bindings(call, spec.world_size),
         heartbeat=options["heartbeat"],
+        hang_limits=options["hang_after"],
     )
 
 
@@ -185,6 +190,7 @@ def _spec(options: Mapping[str, Any], environment: Mapping[str, str]) -> Spec:
         keep_helpers=options["keep_helpers"],
         policy=policy,
         also_stop=torchrun.also_stop(options["signals_to_handle"]),
+        on_hang=options["on_hang"],
         stop_after_s=options["stop_after"],
     )
 
@@ -254,17 +260,19 @@ def _account() -> str:
 
 def _described(call: Call) -> tuple[Option, ...]:
     return tuple(
-        Option(name.replace("_", "-"), _shown(call.options[name]), origin)
+        Option(name.replace("_", "-"), _shown(name, call.options[name]), origin)
         for name, origin in call.origins.items()
     )
 
 
-def _shown(value: object) -> str:
+def _shown(name: str, value: object) -> str:
     if isinstance(value, Streams):
         pairs = (f"{rank}:{streams}" for rank, streams in value.by_rank.items())
         return ",".join(pairs) or str(value.everywhere)
+    if isinstance(value, Limits):
+        return shown(value)
     if isinstance(value, frozenset):
         return ",".join(map(str, sorted(value)))
     if isinstance(value, tuple):
         return " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
-    return "" if value is None else str(value)
+    return _NONE.get(name, "") if value is None else str(value)

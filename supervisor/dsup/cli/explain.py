@@ -10,19 +10,21 @@ from typing import Final
 from dsup.core import environment
 from dsup.core.exits import CAUSES, Cause
 from dsup.core.job import Job, Option, command
+from dsup.core.limits import Limits
 from dsup.core.plan import PLANS, restarts_in_force
 from dsup.core.printable import printable
 from dsup.edges.preparation import Found, Location, decode, search
 from dsup.report.run_file import is_secret
 from dsup_runtime import contract
+from dsup_runtime.contract import PHASES
 
 # What stands in for a value that only a real start knows.
 _LATER: Final = {contract.BOOTSTRAP: "0", "MASTER_PORT": "0"}
 
 
 def policy_text() -> str:
-    """Return the causes with their exit codes, and the restart rules, as text."""
-    return "\n".join([*_cause_lines(), "", *_plan_lines()])
+    """Return causes with their exit codes, what a hang is, and the restart rules."""
+    return "\n".join([*_cause_lines(), "", *_hang_lines(), "", *_plan_lines()])
 
 
 def dry_run_text(job: Job) -> str:
@@ -77,6 +79,28 @@ def _code(cause: Cause) -> str:
     if cause.by_signal:
         return f"128+n, else {cause.code}"
     return str(cause.code)
+
+
+def _hang_lines() -> Iterator[str]:
+    from dsup.core import liveness, pulse
+
+    usual = Limits()
+    learned = f"{pulse.TRAIN_STEPS:g} learned step times, at least "
+    learned += f"{pulse.TRAIN_FLOOR_S:g} s, at most {pulse.TRAIN_CEILING_S:g} s"
+    yield "a hang is confirmed, and acted upon (--on-hang), when this has lasted:"
+    yield _hang("a rank is frozen (state T)", f"{liveness.FROZEN_S:g} s")
+    yield _hang("a rank sleeps in the kernel (state D)", f"{liveness.FROZEN_S:g} s")
+    longest = f"{pulse.LONGEST_TIMES:g} times the longest step"
+    yield _hang("a rank did not come", f"{liveness.ABSENT_S:g} s, or {longest}")
+    for phase in PHASES:
+        limit_s = getattr(usual, f"{phase}_s")
+        limit = learned if limit_s is None else f"{limit_s:g} s"
+        yield _hang(f"phase {phase} without a step", limit)
+    yield _hang("a script that tells no steps", "no limit (--hang-after SECONDS)")
+
+
+def _hang(what: str, limit: str) -> str:
+    return f"  {what:38} {limit}"
 
 
 def _plan_lines() -> Iterator[str]:

@@ -29,6 +29,7 @@ _SECTIONS: Final = (
     options_run.PROGRAM,
     options_run.RANKS,
     options_run.RESTARTS,
+    options_run.HANGS,
     options_run.STOPPING,
     options_logs.LOGS,
     options_logs.CONSOLE,

@@ -13,6 +13,7 @@ from dsup.cli.diagnose import diagnose
 from dsup.cli.explain_word import explain
 from dsup.cli.kernel_log import kernel_log
 from dsup.cli.launch import launch
+from dsup.cli.stacks import stacks
 from dsup.core.errors import DsupError
 from dsup.core.exits import BUG, OK, WRONG_CALL, stop_code
 from dsup.core.printable import printable
@@ -55,6 +56,7 @@ def cli() -> None:
 
 cli.add_command(launch)
 cli.add_command(diagnose)
+cli.add_command(stacks)
 cli.add_command(explain)
 cli.add_command(kernel_log)
 cli.add_command(completion)

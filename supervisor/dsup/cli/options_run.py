@@ -8,8 +8,9 @@ import click
 
 from dsup.cli.config_file import load
 from dsup.cli.option import Section, option
-from dsup.cli.values import CommTimeout, Duration, Pauses, Ranks, Seconds
+from dsup.cli.values import CommTimeout, Duration, HangAfter, Pauses, Ranks, Seconds
 from dsup.core import environment
+from dsup.core.limits import Limits, shown
 
 PROGRAM: Final = Section(
     "What to run",
@@ -129,6 +130,32 @@ RESTARTS: Final = Section(
             default=2,
             help="How long to listen to the other ranks after a death that may be a "
             "victim's.",
+        ),
+    ),
+)
+
+HANGS: Final = Section(
+    "Hangs",
+    (
+        option(
+            "--on-hang",
+            "DSUP_ON_HANG",
+            type=click.Choice(["restart", "report", "stop"]),
+            default="restart",
+            help="What is done about ranks that hang, once their stacks are taken: "
+            "restart as after any failure, only report it, or stop the run.",
+        ),
+        option(
+            "--hang-after",
+            "DSUP_HANG_AFTER",
+            type=HangAfter(),
+            metavar="PHASE=SECONDS,...|SECONDS|off",
+            default=shown(Limits()),
+            shown="learned from the run's own steps",
+            help="How long a phase (init, train, eval, checkpoint, finish) may last "
+            "without a step: seconds, 30m, auto or off. A length alone is for scripts "
+            "that tell no steps: how long they may print nothing. off alone: look "
+            "for no hangs.",
         ),
     ),
 )

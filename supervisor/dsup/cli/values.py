@@ -6,16 +6,23 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from dsup.core.environment import visible_gpus
 from dsup.core.errors import SpecError
+from dsup.core.limits import Limits
 from dsup.linux.topology import device_count
+from dsup_runtime.contract import PHASES
 
 _RANKS_MAX: Final = 4096
 _T = TypeVar("_T")
+
+_ALLOWED: Final = (
+    "PHASE=LENGTH,..., a LENGTH or off; phases are "
+    f"{', '.join(PHASES)}; lengths are seconds, 30m, 2h, 1d12h, auto or off"
+)
 
 _SECONDS_MAX: Final = 2**31 - 1
 """68 years; torch reads time-outs into 32 bits."""
@@ -75,20 +82,30 @@ class Duration(click.ParamType[float]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the seconds, or refuse."""
-        text = str(value)
-        parts = _DURATION.fullmatch(text)
         try:
-            seconds = _seconds(parts.groups()) if parts else float(text)
-        except ValueError:
-            seconds = math.nan
-        if not 0 < seconds <= _SECONDS_MAX:
-            self.fail(
-                f"{text!r} is not a length of time above 0 and up to {_SECONDS_MAX} "
-                "seconds (seconds as in 90, or as in 30m, 2h, 1d12h, 1h30m15s)",
-                param,
-                ctx,
-            )
+            return duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def duration(text: str) -> float:
+    """Return a length of time, seconds.
+
+    Raises:
+        ValueError: if the text is none; it says what is allowed.
+    """
+    parts = _DURATION.fullmatch(text)
+    try:
+        seconds = _seconds(parts.groups()) if parts else float(text)
+    except ValueError:
+        seconds = math.nan
+    if 0 < seconds <= _SECONDS_MAX:
         return seconds
+    message = (
+        f"{text!r} is not a length of time above 0 and up to {_SECONDS_MAX} seconds "
+        "(seconds as in 90, or as in 30m, 2h, 1d12h, 1h30m15s)"
+    )
+    raise ValueError(message)
 
 
 def _seconds(parts: tuple[str | None, ...]) -> float:
@@ -122,6 +139,56 @@ class CommTimeout(click.ParamType[float | None]):
     ) -> float | None:
         """Return the seconds, None for ``inherit``, or refuse."""
         return None if value == "inherit" else Seconds().convert(value, param, ctx)
+
+
+class HangAfter(click.ParamType["Limits | None"]):
+    """Limits of phases, one for ranks that tell nothing, or ``off`` for None."""
+
+    name = "phase=seconds,..."
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Limits | None:
+        """Return the limits, None for ``off``, or refuse."""
+        if value is None or isinstance(value, Limits):
+            return value
+        text = str(value).strip()
+        try:
+            return None if text == "off" else hang_limits(text)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def hang_limits(text: str) -> Limits:
+    """Return what words as in ``train=auto,init=30m,600`` change of the usual limits.
+
+    Raises:
+        ValueError: if they say nothing, or one thing twice.
+    """
+    usual, told = Limits(), dict[str, Any]()
+    for word in text.split(","):
+        phase, equals, length = (part.strip() for part in word.rpartition("="))
+        if equals and phase not in PHASES:
+            message = f"{phase!r} is no phase ({_ALLOWED})"
+            raise ValueError(message)
+        field = f"{phase}_s" if equals else "unseen_s"
+        if field in told:
+            message = f"{text!r} sets {phase or 'ranks without a phase'} twice"
+            raise ValueError(message)
+        told[field] = _limit(length, getattr(usual, field))
+    return usual._replace(**told)
+
+
+def _limit(text: str, usual_s: float | None) -> float | None:
+    if text == "auto":
+        return usual_s
+    if text == "off":
+        return math.inf
+    try:
+        return duration(text)
+    except ValueError:
+        message = f"{text!r} is no length of time above 0 ({_ALLOWED})"
+        raise ValueError(message) from None
 
 
 class Ranks(click.ParamType[str]):

@@ -17,6 +17,7 @@ from dsup.core.state import NEVER, Obstacle, Stage, State
 ALIKE_S: Final = 0.1
 PREPARE_S: Final = 60.0
 KILL_S: Final = 5.0
+CAPTURE_S: Final = 10.0
 LINGER_S: Final = 1.0
 SCAN_S: Final = 30.0
 
@@ -34,6 +35,12 @@ def prepare(state: State, at_s: float) -> Decision:
 def settle(state: State, at_s: float, settle_s: float) -> Decision:
     """Listen to the ranks that are left."""
     return state._replace(stage=Stage.SETTLING, deadline_s=at_s + settle_s), ()
+
+
+def capture(state: State, at_s: float) -> Decision:
+    """Have the stacks of all ranks taken, before a signal destroys what they show."""
+    capturing = state._replace(stage=Stage.CAPTURING, deadline_s=at_s + CAPTURE_S)
+    return capturing, (cmd.Capture("capture", state.attempt, final=True),)
 
 
 def after_death(state: State, event: ev.RankExited) -> Decision:
@@ -87,7 +94,8 @@ def leave(state: State, at_s: float) -> Decision:
 
 def linger(state: State, at_s: float) -> Decision:
     """Let helpers end by themselves: one of them unlinks the ranks' shared memory."""
-    first = state.stage is not Stage.TERMINATING and state.failed is not None
+    failed = state.failed is not None or state.hang is not None
+    first = state.stage is not Stage.TERMINATING and failed
     until_s = min(state.kill_s, at_s + LINGER_S)
     lingering = state._replace(
         stage=Stage.TERMINATING, deadline_s=until_s, kill_s=until_s

@@ -20,7 +20,7 @@ _RENAMED: Final = {
 
 _SERVICE_PREFIXES: Final = ("WATCHDOG_", "LISTEN_")
 _SERVICE_NAMES: Final = frozenset({"NOTIFY_SOCKET", "INVOCATION_ID"})
-_OURS: Final = frozenset({contract.HEARTBEAT_TOKEN})
+_OURS: Final = frozenset({contract.HEARTBEAT_TOKEN, contract.STACKS})
 """Of a run of dsup's around this one: none of its secrets is a rank's business."""
 
 
@@ -63,6 +63,7 @@ class Shared(NamedTuple):
         faulthandler: a crash of Python prints where it was.
         choices: what the user chose.
         heartbeat_token: proves a rank to be one; empty where nothing has to.
+        stacks_fd: number of the memory file for stacks in the rank.
     """
 
     run_id: str
@@ -84,6 +85,7 @@ class Shared(NamedTuple):
     faulthandler: bool = True
     choices: Choices = Choices()
     heartbeat_token: str = ""
+    stacks_fd: int = 5
 
 
 def for_rank(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
@@ -181,6 +183,7 @@ def _own(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
         contract.ATTEMPT: str(shared.attempt),
         contract.HEARTBEAT: f"{shared.heartbeat}#{rank}",
         contract.NOTES: contract.format_notes(shared.notes_fd),
+        **_stacks(shared),
         contract.RESUME_FROM: shared.resume_from,
         contract.GRACE_S: _seconds(shared.grace_s),
         contract.COMM_TIMEOUT_S: "" if timeout_s is None else _seconds(timeout_s),
@@ -190,6 +193,13 @@ def _own(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, str]:
         if path
         else contract.BOOTSTRAP_DIR,
     }
+
+
+def _stacks(shared: Shared) -> dict[str, str]:
+    """Return where stacks are written to: whoever wants no fault handler wants none."""
+    if not shared.faulthandler:
+        return {}
+    return {contract.STACKS: contract.format_stacks(shared.stacks_fd)}
 
 
 def _bootstrap(shared: Shared) -> str:

@@ -85,8 +85,7 @@ class RankExited(NamedTuple):
 class Noted(NamedTuple):
     """A rank has told of an exception that ends it.
 
-    Attributes:
-        decisive: no other rank's end can have brought this exception about.
+    It is decisive where no other rank's end can have brought it about.
     """
 
     kind: Literal["noted"]
@@ -97,11 +96,7 @@ class Noted(NamedTuple):
 
 
 class SelfStopping(NamedTuple):
-    """Ranks were found to ask at every step of their loops whether to stop.
-
-    Attributes:
-        ranks: those that were not known for it yet.
-    """
+    """Ranks that were not known for it ask at every step whether to stop."""
 
     kind: Literal["self_stopping"]
     at_s: float
@@ -201,11 +196,9 @@ class HangCleared(NamedTuple):
 
 
 class HangConfirmed(NamedTuple):
-    """Ranks hang: this alone is acted upon.
+    """Ranks hang, which is acted upon; none is named where nobody can tell who.
 
-    Attributes:
-        ranks: who hangs, or who did not come; empty where nobody can be named.
-        why: ``frozen``, ``asleep``, ``absent`` or ``limit``.
+    ``why`` is ``frozen``, ``asleep``, ``absent`` or ``limit``.
     """
 
     kind: Literal["hang_confirmed"]
@@ -235,11 +228,9 @@ class Captured(NamedTuple):
 
 
 class Straggles(NamedTuple):
-    """A rank has been slower than its peers for some time; nothing is done to it.
+    """A rank takes ``times`` as long as its peers for a step; 0: it keeps up again.
 
-    Attributes:
-        times: its step time over the peers' median; 0 where it keeps up again.
-        why: a reason, where there is one; else empty.
+    Nothing is done to it. ``why`` is empty where nobody knows.
     """
 
     kind: Literal["straggles"]
@@ -316,11 +307,7 @@ class GuardLost(NamedTuple):
 
 
 class LoopStalled(NamedTuple):
-    """The agent's loop woke much too late: it was stopped, swapped out or starved.
-
-    Attributes:
-        gap_s: by how much it was late, seconds.
-    """
+    """The agent's loop was ``gap_s`` late: it was stopped, swapped out or starved."""
 
     kind: Literal["loop_stalled"]
     at_s: float

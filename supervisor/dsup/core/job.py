@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsup.core.environment import Choices
+from dsup.core.limits import Limits
 from dsup.core.output import Output
 from dsup.core.state import Spec
 
@@ -72,6 +73,7 @@ class Job(NamedTuple):
         faulthandler: a crash of Python prints where it was.
         bindings: what is put before the command of each local rank; empty for nothing.
         heartbeat: how the ranks' heartbeats reach the agent.
+        hang_limits: when a rank counts as hanging; None to look for no hang.
     """
 
     spec: Spec
@@ -98,6 +100,7 @@ class Job(NamedTuple):
     faulthandler: bool = True
     bindings: tuple[tuple[str, ...], ...] = ()
     heartbeat: Heartbeat = "page"
+    hang_limits: Limits | None = Limits()
 
 
 def command(job: Job, local_rank: int, resume_from: str) -> tuple[str, ...]:

@@ -21,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from dsup.core.limits import Limits
 from dsup.core.pulse import (
+    FLOOR_S,
     LONGEST_TIMES,
-    Limits,
     Look,
     Pulse,
     limit_of,
@@ -38,8 +39,14 @@ FROZEN_S: Final = 60.0
 ASLEEP_SUSPECT_S: Final = 10.0
 ABSENT_S: Final = 60.0
 
+TRACED_SUSPECT_S: Final = 2.0
+"""A debugger that looks for a moment stops a process for less."""
+
 _FROZEN: Final = frozenset("Tt")
+_TRACED: Final = "t"
 _ASLEEP: Final = "D"
+_STILL: Final = _FROZEN | {_ASLEEP}
+_BY_STATE: Final = frozenset({"frozen", "asleep"})
 
 
 class Suspicion(NamedTuple):
@@ -65,11 +72,13 @@ class Absence(NamedTuple):
         ranks: who did not come.
         since_s: since when that is so.
         place: where the first of them is.
+        seen_s: when stacks have last shown it; nothing has moved in between.
     """
 
     ranks: tuple[int, ...]
     since_s: float
     place: str = ""
+    seen_s: float = 0.0
 
 
 class Finding(NamedTuple):
@@ -132,6 +141,22 @@ def observe(
     return after, found
 
 
+def calm_until_s(watch: Watch) -> float:
+    """Return until when looks that show nothing new can bring no news, agent clock.
+
+    Overload only puts it off. Minus infinity where every look counts.
+    """
+    still = any(p.look.state in _STILL for p in watch.pulses.values())
+    if watch.suspected or still:
+        return float("-inf")
+    patience = (
+        (pulse.since_s, patience_s(pulse, watch.limits))
+        for pulse in watch.pulses.values()
+    )
+    dues = [since_s + limit_s for since_s, limit_s in patience if limit_s is not None]
+    return min(dues, default=float("inf"))
+
+
 def rested(watch: Watch, now_s: float) -> Watch:
     """Return a watch whose limits start again: nobody has looked for a while."""
     pulses = {
@@ -145,11 +170,14 @@ def _suspicion(
     pulse: Pulse, limits: Limits, now_s: float, strain: float
 ) -> Suspicion | None:
     look = pulse.look
-    if look.state in _FROZEN and look.state:
-        return _suspect(pulse, "frozen", pulse.state_s, 0.0)
+    held_s = TRACED_SUSPECT_S if look.state == _TRACED else 0.0
+    if look.state in _FROZEN and now_s - pulse.state_s >= held_s:
+        return _suspect(pulse, "frozen", pulse.state_s, held_s)
     idle = look.cpu_s <= pulse.cpu_s
     if look.state == _ASLEEP and idle and now_s - pulse.state_s >= ASLEEP_SUSPECT_S:
         return _suspect(pulse, "asleep", pulse.state_s, ASLEEP_SUSPECT_S)
+    if now_s - pulse.since_s <= FLOOR_S:
+        return None
     limit_s = patience_s(pulse, limits)
     if limit_s is None or now_s - pulse.since_s <= limit_s * strain:
         return None
@@ -164,7 +192,7 @@ def _suspect(pulse: Pulse, kind: Kind, since_s: float, limit_s: float) -> Suspic
 
 
 def _news(before: Watch, after: Watch) -> Iterable[Finding]:
-    if after.suspected and not before.suspected:
+    if _is_stronger(before.suspected, after.suspected):
         suspects = strongest(after.suspected)
         ranks = tuple(s.rank for s in suspects)
         yield Finding("suspected", ranks, suspects[0].kind, tuple(suspects))
@@ -172,12 +200,27 @@ def _news(before: Watch, after: Watch) -> Iterable[Finding]:
         yield Finding("cleared", tuple(sorted(before.suspected)), "progress")
 
 
+def _is_stronger(
+    before: Mapping[int, Suspicion], after: Mapping[int, Suspicion]
+) -> bool:
+    """Return whether a suspicion is new, or names what those before it did not.
+
+    Ranks that wait for others fall silent, one after the other; that one of them is
+    frozen, or sleeps in the kernel, is the news.
+    """
+    if not after or not before:
+        return bool(after)
+    known = {(s.rank, s.kind) for s in before.values()}
+    told = {(s.rank, s.kind) for s in after.values() if s.kind in _BY_STATE}
+    return bool(told - known)
+
+
 def strongest(suspected: Mapping[int, Suspicion]) -> list[Suspicion]:
     """Return those suspected for the strongest reason, of stalled ones those behind."""
     order = ("frozen", "asleep", "silent", "stalled")
     kind = min((s.kind for s in suspected.values()), key=order.index)
     alike = [s for _, s in sorted(suspected.items()) if s.kind == kind]
-    if kind in {"frozen", "asleep"}:
+    if kind in _BY_STATE:
         return alike
     least = min(-1 if s.step is None else s.step for s in alike)
     return [s for s in alike if (-1 if s.step is None else s.step) == least]
@@ -195,7 +238,9 @@ def _confirmed(watch: Watch, now_s: float, strain: float) -> Finding | None:
     if watch.absent is not None:
         longest_s = max((p.longest_s for p in watch.pulses.values()), default=0.0)
         patience_s = max(ABSENT_S, LONGEST_TIMES * longest_s) * strain
-        if now_s - watch.absent.since_s >= patience_s:
+        # Seen once more, late: whoever came since then is waited for no longer.
+        proven_s = watch.absent.seen_s - watch.absent.since_s
+        if now_s - watch.absent.since_s >= patience_s <= 2 * proven_s:
             return Finding("confirmed", watch.absent.ranks, "absent")
     over = [
         s

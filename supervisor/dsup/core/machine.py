@@ -1,8 +1,8 @@
 """The state machine of a run on one node.
 
 Every transition of the machine lives in this file (``enter`` holds what a stage begins
-with, ``stopping`` what a wish to stop does): ``decide`` takes a state and an event and
-returns the next state and the commands to carry out.
+with, ``stopping`` what a wish to stop does, ``hanging`` what a hang does): ``decide``
+takes a state and an event and returns the next state and the commands to carry out.
 It is pure (time comes in with the events) and total (every event is answered in every
 stage). The edges send events, carry commands out, and send ``Tick`` when the time of
 ``deadline`` has come.
@@ -16,12 +16,14 @@ A worker group lives and dies together. An attempt goes through these stages:
                  cannot | 60 s | stop                           KILLING
     RUNNING      first death, decisive | all ended              TERMINATING
                  first death, not decisive                      SETTLING
+                 hang confirmed, and to be acted upon           CAPTURING
                  stop, every rank stops itself | a rank's wish  PARKING
                  stop, one rank does not                        TERMINATING
                  cannot                                         KILLING
     PARKING      all ended | half the grace | second stop       TERMINATING
                  first death, as from RUNNING (stop: not 143)   SETTLING | TERMINATING
                  second stop, by SIGINT | cannot                KILLING
+    CAPTURING    captured | 10 s | all ended | stop             TERMINATING
     SETTLING     decisive or last death | stop                  TERMINATING
                  settle time, short after a decisive note       TERMINATING
     TERMINATING  group empty | grace | second stop              KILLING
@@ -39,6 +41,9 @@ show what happened to them; a signal of ours would destroy that evidence. A rank
 told of an exception of its own (a decisive note) is no victim; then the others get just
 the moment that shows whether all fail alike.
 
+Capturing: ranks that hang live, so nothing has shown yet where they are. Their stacks
+do, and a signal would destroy that evidence, too.
+
 A stop is a field, not a stage: it may come at any time, and shortens whatever is going
 on. PARKING is a stage: the ranks are on their way to the check at which all of them
 leave by themselves. KILLING is on every way out, success included (unless helpers are
@@ -54,7 +59,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from dsup.core import commands as cmd
-from dsup.core import enter, exits, outcome, stopping
+from dsup.core import enter, exits, hanging, outcome, stopping
 from dsup.core import events as ev
 from dsup.core.enter import ALIKE_S, Decision
 from dsup.core.exits import SIGTERM, SIGUSR1, SIGUSR2, is_decisive
@@ -62,6 +67,10 @@ from dsup.core.plan import Plan, plan_for
 from dsup.core.state import NEVER, Obstacle, Spec, Stage, State
 
 AGREE_S: Final = 60.0
+EARLY_S: Final = 1.0
+"""Ranks that finish together seldom end further apart."""
+
+_HEARING: Final = {Stage.RUNNING, Stage.PARKING, Stage.SETTLING, Stage.CAPTURING}
 
 
 def initial(spec: Spec) -> State:
@@ -75,7 +84,7 @@ def deadline(state: State) -> float:
     return min(state.deadline_s, limit_s)
 
 
-def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
+def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912, PLR0915
     """Answer an event. One case an event; every case answers every stage.
 
     Args:
@@ -113,6 +122,10 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912
             return _on_group_empty(state, event)
         case ev.Progressed():
             return outcome.after_step(state, event.step), ()
+        case ev.HangSuspected() | ev.HangCleared() | ev.HangConfirmed():
+            return hanging.on_finding(state, event)
+        case ev.Captured() | ev.Straggles():
+            return hanging.on_look(state, event)
         case ev.Scanned():
             return _on_scanned(state, event)
         case ev.Judged():
@@ -163,9 +176,11 @@ def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
     match state.stage:
         case Stage.PARKING:
             return stopping.on_end(state, event)
+        case Stage.CAPTURING:
+            return hanging.on_end(state, event)
         case Stage.RUNNING if event.status == 0:
             everyone = len(state.ended) == state.spec.world_size
-            return enter.leave(state, event.at_s) if everyone else (state, ())
+            return enter.leave(state, event.at_s) if everyone else _early(state, event)
         case Stage.RUNNING | Stage.SETTLING | Stage.TERMINATING if not state.alive:
             return enter.linger(state, event.at_s)
         case Stage.SETTLING if is_decisive(event.status):
@@ -174,6 +189,13 @@ def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
             return enter.after_death(state, event)
         case _:
             return state, ()
+
+
+def _early(state: State, event: ev.RankExited) -> Decision:
+    """See, once an attempt, whether the others go on without who ended first."""
+    if len(state.ended) > 1:
+        return state, ()
+    return state._replace(deadline_s=event.at_s + EARLY_S), ()
 
 
 def _on_noted(state: State, event: ev.Noted) -> Decision:
@@ -248,7 +270,7 @@ def _on_plan_agreed(state: State, event: ev.PlanAgreed) -> Decision:
 
 def _on_signalled(state: State, event: ev.Signalled) -> Decision:
     if event.signum in {SIGUSR1, SIGUSR2}.difference(state.spec.also_stop):
-        if state.stage not in {Stage.RUNNING, Stage.PARKING, Stage.SETTLING}:
+        if state.stage not in _HEARING:
             return state, ()
         ranks = tuple(sorted(state.alive))
         return state, (cmd.PassOn("pass_on", state.attempt, ranks, event.signum),)
@@ -271,7 +293,7 @@ def _on_deadline(state: State, event: ev.Tick) -> Decision:
             return enter.kill(state._replace(cannot=late), event.at_s)
         case Stage.PARKING:
             return stopping.on_tick(state, event.at_s)
-        case Stage.SETTLING:
+        case Stage.SETTLING | Stage.CAPTURING:
             return enter.terminate_failed(state, event.at_s)
         case Stage.TERMINATING:
             return _end_of_grace(state, event.at_s)
@@ -281,7 +303,7 @@ def _on_deadline(state: State, event: ev.Tick) -> Decision:
         case Stage.DECIDING:
             return _end_of_pause(state, event.at_s)
         case Stage.RUNNING | Stage.OVER:
-            return state, ()
+            return state._replace(deadline_s=NEVER), ()
         case _:
             assert_never(state.stage)
 

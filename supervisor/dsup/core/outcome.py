@@ -41,7 +41,7 @@ def first_rank(state: State) -> Death | None:
 def failure_of(state: State) -> Failure:
     """Return what the plan needs to know about the attempt that just failed."""
     cause, rank, status, _ = signature = _signature(state)
-    began = state.failed or state.cannot
+    began = state.failed or state.cannot or state.hang
     at_s = began.at_s if began else state.started_s
     forgiven = (
         state.progressed and at_s - state.started_s >= state.spec.policy.healthy_after_s
@@ -57,6 +57,8 @@ def failure_of(state: State) -> Failure:
         signature=signature,
         repeated=state.signature == signature,
         resumable=state.spec.policy.checkpoints_known or state.best_step is not None,
+        hung=state.hang is not None,
+        last=state.hang is not None and state.spec.on_hang == "stop",
     )
 
 
@@ -68,6 +70,9 @@ def _signature(state: State) -> tuple[str, int | None, int, str]:
         cause, ranks, status, mark = state.judgement
         return cause, ranks[0] if len(ranks) == 1 else None, status, mark
     death = first_rank(state)
+    if death is None and state.hang is not None:
+        ranks = state.hang.ranks
+        return "hang", ranks[0] if len(ranks) == 1 else None, 1, state.hang.place
     if death is None:
         return "unknown", None, 1, ""
     return provisional_cause(death.status), death.rank, death.status, ""

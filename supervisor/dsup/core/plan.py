@@ -48,6 +48,8 @@ class Failure(NamedTuple):
         signature: (cause, rank, status, what the judge says identifies it).
         repeated: the failure before had the same signature.
         resumable: a checkpoint location is known, or the runtime reports steps.
+        hung: dsup ended it for a hang.
+        last: nothing is to follow it, as was asked for.
     """
 
     cause: str
@@ -60,6 +62,8 @@ class Failure(NamedTuple):
     signature: tuple[str, int | None, int, str]
     repeated: bool
     resumable: bool
+    hung: bool = False
+    last: bool = False
 
 
 class Plan(NamedTuple):
@@ -104,6 +108,11 @@ PLANS: Final = (
         reason="the program can not be started",
     ),
     Row(
+        lambda f, _: f.last,
+        restart=False,
+        reason="a hang ends the run (--on-hang stop)",
+    ),
+    Row(
         lambda f, p: p.max_restarts is not None and f.failed_attempts <= p.max_restarts,
         restart=True,
         reason="--max-restarts is not used up",
@@ -136,6 +145,11 @@ PLANS: Final = (
         reason="no checkpoint location is known and no rank reported a step: dsup does "
         "not start over by itself (--checkpoint-dir and --checkpoint-glob name one, "
         "--max-restarts N insists)",
+    ),
+    Row(
+        lambda f, _: f.hung and _stuck(f),
+        restart=False,
+        reason="it hangs at the same place again, and no new step",
     ),
     Row(
         lambda f, _: f.failed_attempts <= CHOSEN_RESTARTS,

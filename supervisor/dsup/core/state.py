@@ -86,11 +86,20 @@ class Parking(NamedTuple):
 
 
 class Hang(NamedTuple):
-    """A confirmed hang, as ``HangConfirmed`` told it."""
+    """A hang, as ``HangSuspected``, ``Captured`` or ``HangConfirmed`` told it.
+
+    Attributes:
+        ranks: who hangs, or who did not come; empty where nobody can be named.
+        why: ``frozen``, ``asleep``, ``silent``, ``stalled``, ``absent`` or ``limit``.
+        op: the collective that the others wait in; empty if unknown.
+        place: where the first of ``ranks`` is; empty if unknown.
+    """
 
     ranks: tuple[int, ...]
     why: str
     at_s: float
+    op: str = ""
+    place: str = ""
 
 
 class Death(NamedTuple):
@@ -142,7 +151,9 @@ class State(NamedTuple):
             else can cause: they were dying when ``failed`` was seen, or died while
             nobody had been signalled yet.
         parking: how the ranks are to leave by themselves; None while they are not to.
+        suspected: a hang that nothing is done about; None while there is none.
         hang: why the attempt was ended while no rank had failed; None if it was not.
+        slow: ranks that have been slower than their peers for some time.
         noted: ranks that have told of an exception that no other rank can cause.
         judgement: the judge's last answer; None while there is none.
         awaited: answers without which no plan is made, ``scanned`` and ``judged``.
@@ -171,7 +182,9 @@ class State(NamedTuple):
     ended: tuple[Death, ...] = ()
     failed: Death | None = None
     suspects: tuple[int, ...] = ()
+    suspected: Hang | None = None
     hang: Hang | None = None
+    slow: frozenset[int] = frozenset()
     noted: frozenset[int] = frozenset()
     judgement: Judgement | None = None
     awaited: frozenset[str] = frozenset()

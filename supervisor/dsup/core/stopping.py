@@ -155,11 +155,11 @@ def _first_stop(state: State, at_s: float, wish: Parking) -> Decision:
     match state.stage:
         case Stage.RUNNING | Stage.PARKING if state.alive:
             return _stop_ranks(state, at_s, wish, signum)
-        case Stage.SETTLING if state.alive:
+        case Stage.SETTLING | Stage.CAPTURING if state.alive:
             return enter.terminate_failed(state, at_s, signum)
         case Stage.TERMINATING if state.succeeded:
             return enter.kill(state, at_s)
-        case Stage.PREPARING | Stage.RUNNING | Stage.SETTLING:
+        case Stage.PREPARING | Stage.RUNNING | Stage.SETTLING | Stage.CAPTURING:
             return enter.kill(state, at_s)
         case Stage.PARKING | Stage.TERMINATING | Stage.KILLING | Stage.OVER:
             return state, ()

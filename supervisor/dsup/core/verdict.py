@@ -14,6 +14,7 @@ Source: TypeAlias = Literal[
     "stderr",
     "stdout",
     "state",
+    "stack",
     "heartbeat",
     "counters",
     "samples",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol
 
 from dsup.core.state import NEVER
@@ -63,6 +63,7 @@ class Aides:
         done: Callable[[bytes], None],
         *,
         lasting: bool = False,
+        kept: Collection[int] = (),
     ) -> None:
         """Fork an aide.
 
@@ -71,9 +72,10 @@ class Aides:
             deadline_s: when to give it up, agent clock, seconds.
             done: called once with the answer; empty when there is none.
             lasting: ``hurry`` does not concern it.
+            kept: descriptors that the work needs.
         """
         try:
-            pid, fd = _fork(work)
+            pid, fd = _fork(work, kept)
         except OSError:
             done(b"")
             return
@@ -125,7 +127,7 @@ class Aides:
         aide.done(bytes(aide.answer))
 
 
-def _fork(work: Callable[[], bytes]) -> tuple[int, int]:
+def _fork(work: Callable[[], bytes], kept: Collection[int]) -> tuple[int, int]:
     """Return the pid of a child at work and the descriptor of its answer."""
     answer, to_answer = os.pipe2(os.O_CLOEXEC)
     try:
@@ -137,7 +139,7 @@ def _fork(work: Callable[[], bytes]) -> tuple[int, int]:
     if pid == 0:
         code = 1
         try:
-            drop_descriptors((to_answer,))
+            drop_descriptors((to_answer, *kept))
             os.write(to_answer, work()[:ANSWER_MAX_BYTES])
             code = 0
         finally:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from dsup.core.errors import SpawnError, SpecError
 from dsup.core.exits import CANNOT_EXECUTE, NOT_FOUND
 from dsup.linux import proc, tree
+from dsup_runtime import contract
 
 PAGE_FD: Final = 3
 """Where a rank finds the heartbeat page."""
@@ -22,8 +23,13 @@ PAGE_FD: Final = 3
 NOTES_FD: Final = 4
 """Where a rank finds the socket that it tells of itself through."""
 
+STACKS_FD: Final = 5
+"""Where a rank finds the memory file that its stacks are written into."""
+
 _PIPE_BYTES: Final = 262_144
 _F_SETPIPE_SZ: Final = 1031
+_F_ADD_SEALS: Final = 1033
+_SEAL_SEAL_SHRINK_GROW: Final = 0x1 | 0x2 | 0x4
 _NAMES_MAX: Final = 8
 _STDERR: Final = 2
 _HIGH_FD: Final = 64
@@ -51,6 +57,8 @@ class Rank(NamedTuple):
         err: read end of its stderr; -1 where it has dsup's own.
         notes: what the rank tells of itself comes here, a datagram a note; whoever
             takes the rank closes it.
+        stacks: the memory file that the rank's stacks are written into, of a fixed
+            size; -1 for none; whoever takes the rank closes it.
     """
 
     rank: int
@@ -59,6 +67,7 @@ class Rank(NamedTuple):
     out: int
     err: int
     notes: int
+    stacks: int = -1
 
 
 class Start(NamedTuple):
@@ -223,28 +232,57 @@ def _start_here(number: int, start: Start, page_fd: int) -> Rank:
     reaches the rank once, through dsup.
     """
     notes, notes_end = _socket_pair()
-    actions = [*_page(page_fd), (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD)]
-    pid = _spawn_with(start, actions, kept=(notes,), given=(notes_end,))
-    return Rank(number, pid, os.pidfd_open(pid), -1, -1, notes)
+    stacks = _stacks_file(start)
+    actions = [
+        *_given(page_fd, PAGE_FD),
+        (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD),
+        *_given(stacks, STACKS_FD),
+    ]
+    pid = _spawn_with(start, actions, kept=(notes, stacks), given=(notes_end,))
+    return Rank(number, pid, os.pidfd_open(pid), -1, -1, notes, stacks)
 
 
 def _start(number: int, start: Start, page_fd: int) -> Rank:
     out, out_end = _pipe()
     err, err_end = _pipe()
     notes, notes_end = _socket_pair()
+    stacks = _stacks_file(start)
     actions = [
         (os.POSIX_SPAWN_DUP2, out_end, 1),
         (os.POSIX_SPAWN_DUP2, err_end, 2),
-        *_page(page_fd),
+        *_given(page_fd, PAGE_FD),
         (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD),
+        *_given(stacks, STACKS_FD),
     ]
-    kept, given = (out, err, notes), (out_end, err_end, notes_end)
+    kept, given = (out, err, notes, stacks), (out_end, err_end, notes_end)
     pid = _spawn_with(start, actions, kept, given)
-    return Rank(number, pid, os.pidfd_open(pid), out, err, notes)
+    return Rank(number, pid, os.pidfd_open(pid), out, err, notes, stacks)
 
 
-def _page(page_fd: int) -> list[tuple[int, int, int]]:
-    return [] if page_fd < 0 else [(os.POSIX_SPAWN_DUP2, page_fd, PAGE_FD)]
+def _given(fd: int, at: int) -> list[tuple[int, int, int]]:
+    """Return what has a rank find a descriptor, which may be none, at a number."""
+    return [] if fd < 0 else [(os.POSIX_SPAWN_DUP2, fd, at)]
+
+
+def _stacks_file(start: Start) -> int:
+    """Return a memory file for a rank's stacks; -1 where it is told of none.
+
+    It has its full size from the start and keeps it: a rank can neither fill memory
+    through it nor cut it short. Both ends share one position: what the agent sets it
+    to, the rank writes from.
+    """
+    if contract.STACKS not in start.environment:
+        return -1
+    try:
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        low = os.memfd_create(contract.STACKS_NAME, flags)
+        fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
+        os.close(low)
+        os.ftruncate(fd, contract.STACKS_MAX_BYTES)
+        fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_SEAL_SHRINK_GROW)
+    except OSError:  # no memory files here: others can read the stacks from outside
+        return -1
+    return fd
 
 
 def _spawn_with(
@@ -258,7 +296,8 @@ def _spawn_with(
         return _spawn(start, actions)
     except (OSError, SpawnError):
         for fd in kept:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
         raise
     finally:
         for fd in given:

@@ -9,19 +9,26 @@ Source: CPython's Python/traceback.c, 3.8 to 3.14; py-spy 0.3 and 0.4, ``dump --
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsup.core.printable import printable
-from dsup.facts.fields import loads_list, number, word
+from dsup.facts.fields import loads, loads_list, number, word
 
 DUMP_MAX_BYTES: Final = 1 << 20
 FRAMES_MAX: Final = 128
 THREADS_MAX: Final = 256
+PROCESSES_MAX: Final = 4096
 _PATH_MAX_CHARS: Final = 500
 _NAME_MAX_CHARS: Final = 200
 _LINE_MAX: Final = 1 << 31
+_PID_MAX: Final = 1 << 31
+_HEADER_MAX_BYTES: Final = 4096
+
+Form: TypeAlias = Literal["faulthandler", "py-spy", ""]
+"""Who wrote a dump; empty where there is none."""
 
 _HEAD: Final = re.compile(
     r"(?P<current>Current thread|Thread) 0x[0-9a-f]{1,16}"
@@ -91,6 +98,60 @@ class Process(NamedTuple):
         return next((t.frames for t in self.threads if t.main), ())
 
 
+class Taken(NamedTuple):
+    """What was taken of a process, before anybody has looked into it.
+
+    Attributes:
+        at_s: when, agent clock, seconds; the same for all of one capture.
+        about: the process, without threads.
+        form: who wrote ``dump``.
+    """
+
+    at_s: float
+    about: Process
+    form: Form
+    dump: bytes = b""
+
+
+class Capture(NamedTuple):
+    """The processes of one moment, agent clock, seconds."""
+
+    at_s: float
+    processes: tuple[Process, ...]
+
+
+def encode_process(taken: Taken) -> bytes:
+    """Return what was taken of a process as a header line and the raw dump.
+
+    Such records may follow each other, of several captures, too. What is in a dump
+    cannot be mistaken for a header: its length goes before.
+    """
+    about, dump = taken.about, taken.dump[:DUMP_MAX_BYTES]
+    header = {
+        "at_us": max(round(taken.at_s * 1e6), 0),
+        "rank": about.rank,
+        "pid": about.pid,
+        "helper": about.helper,
+        "state": about.state[:1],
+        "wchan": about.wchan[:_NAME_MAX_CHARS],
+        "missing": about.missing[:_NAME_MAX_CHARS],
+        "form": taken.form,
+        "bytes": len(dump),
+    }
+    return b"%s\n%s\n" % (json.dumps(header).encode(), dump)
+
+
+def decode_processes(records: bytes) -> tuple[Capture, ...]:
+    """Return the captures in records of ``encode_process``, the oldest first.
+
+    It ends where a record is cut or is none.
+    """
+    found: dict[float, list[Process]] = {}
+    for at_s, process in _records(records):
+        found.setdefault(at_s, []).append(process)
+    return tuple(Capture(at_s, tuple(found[at_s])) for at_s in sorted(found))
+
+
 def of_faulthandler(dump: bytes) -> tuple[Thread, ...]:
     """Return the threads in a dump that a registered signal has made.
 
@@ -128,6 +189,38 @@ def of_py_spy(dump: bytes, pid: int) -> tuple[Thread, ...]:
         if isinstance(row, dict)
     ]
     return tuple(sorted(found, key=lambda thread: not thread.main))
+
+
+def _records(records: bytes) -> Iterator[tuple[float, Process]]:
+    start = 0
+    for _ in range(PROCESSES_MAX):
+        end = records.find(b"\n", start, start + _HEADER_MAX_BYTES)
+        about = loads(records[start:end]) if end >= 0 else {}
+        length = number(about.get("bytes"), DUMP_MAX_BYTES + 1)
+        at_us = number(about.get("at_us"), 1 << 62)
+        if length is None or at_us is None or end + 1 + length >= len(records):
+            return
+        start = end + 1 + length + 1
+        dump = records[end + 1 : start - 1]
+        yield at_us / 1e6, _process(about, dump)
+
+
+def _process(about: dict[str, object], dump: bytes) -> Process:
+    pid = number(about.get("pid"), _PID_MAX) or 0
+    threads: tuple[Thread, ...] = ()
+    if about.get("form") == "faulthandler":
+        threads = of_faulthandler(dump)
+    elif about.get("form") == "py-spy":
+        threads = of_py_spy(dump, pid)
+    return Process(
+        rank=number(about.get("rank"), _PID_MAX) or 0,
+        pid=pid,
+        helper=about.get("helper") is True,
+        state=word(about.get("state"), 1),
+        wchan=word(about.get("wchan"), _NAME_MAX_CHARS),
+        threads=threads,
+        missing=word(about.get("missing"), _NAME_MAX_CHARS),
+    )
 
 
 def _frame(found: re.Match[str]) -> Frame:

@@ -114,6 +114,17 @@ def groups(told: bytes, table: tuple[Mount, ...]) -> Groups:
     return Groups(memory, pids, unified)
 
 
+def home(controller: str, told: bytes, table: tuple[Mount, ...]) -> Group | None:
+    """Return the cgroup of one controller that a membership means.
+
+    Args:
+        controller: of version 1; empty for version 2's cgroup.
+        told: from ``membership``.
+        table: from ``mounts``.
+    """
+    return _find(controller, _names(told), table)
+
+
 def counters(living: Groups) -> dict[Key, int]:
     """Return the counters of a process's cgroups: OOM kills and refused forks.
 

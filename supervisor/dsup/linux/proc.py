@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 _PF_EXITING: Final = 0x4
 _GENERATIONS: Final = 64
+_KERNEL_FRAMES_MAX: Final = 32
 _UNKNOWN_STATUS: Final = 1 << 8  # as if it had ended with exit code 1
 _START: Final = 19  # field 22 of /proc/PID/stat, counted from the state
 _EXIT_CODE: Final = 49  # field 52
@@ -110,6 +111,43 @@ def catches(pid: int, signum: int) -> bool:
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
     return False
+
+
+def takes(pid: int, signum: int) -> bool:
+    """Return whether a process has a handler for a signal that none waits for yet.
+
+    One that is still pending was not answered: a second would be answered twice later.
+    """
+    told = dict(
+        line.split(":\t", 1)
+        for line in read_text(f"/proc/{pid}/status").splitlines()
+        if ":\t" in line
+    )
+    caught, waiting = (
+        int(told.get(name, "0"), 16) >> (signum - 1) & 1
+        for name in ("SigCgt", "ShdPnd")
+    )
+    return bool(caught and not waiting)
+
+
+def system_call(pid: int) -> str:
+    """Return the number and arguments of the call a process is in; empty if unknown."""
+    return read_text(f"/proc/{pid}/syscall").strip()
+
+
+def kernel_stack(pid: int) -> list[str]:
+    """Return where in the kernel a process sleeps, the innermost first; root's only."""
+    lines = read_text(f"/proc/{pid}/stack").splitlines()
+    return [line.removeprefix("[<0>] ") for line in lines[:_KERNEL_FRAMES_MAX]]
+
+
+def holds(pid: int, fd: int, file: os.stat_result) -> bool:
+    """Return whether a process has a file, and no other, at one of its descriptors."""
+    try:
+        found = os.stat(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino)
 
 
 def thread_ids(pid: int) -> list[int]:

@@ -14,6 +14,7 @@ from dsup.core import events as ev
 from dsup.core import journal
 from dsup.core.errors import JournalError
 from dsup.core.exits import SIGTERM, is_decisive, signal_name, stop_code
+from dsup.core.state import Hang
 from dsup.report.sentences import clock
 
 _STEP: Final = '"event":"progressed"'
@@ -31,6 +32,7 @@ class Life(NamedTuple):
         cannot: what could not be done; None for nothing.
         judged: the judge's last answer; None for none.
         plan: what was agreed after it failed; None where nothing was.
+        hang: what it was ended for while no rank had failed; None for nothing.
     """
 
     pids: dict[int, int]
@@ -40,6 +42,7 @@ class Life(NamedTuple):
     cannot: ev.Cannot | None = None
     judged: ev.Judged | None = None
     plan: ev.PlanAgreed | None = None
+    hang: Hang | None = None
 
 
 def new_life() -> Life:
@@ -239,6 +242,10 @@ class _Reader:
                 self.end = command
             case cmd.Prepare():
                 self._life(command.attempt)
+            case cmd.Capture(final=True) if isinstance(self.last, ev.HangConfirmed):
+                hang = Hang(self.last.ranks, self.last.why, self.last.at_s)
+                number = command.attempt
+                self.lives[number] = self._life(number)._replace(hang=hang)
             case cmd.SignalRanks():
                 self._life(command.attempt).asked.update(command.ranks)
             case cmd.KillAll():
@@ -253,7 +260,7 @@ class _Reader:
                 self._life(event.attempt).pids[event.rank] = event.pid
             case ev.RankExited():
                 _end(self._life(event.attempt), event)
-            case ev.Cannot() | ev.Judged() | ev.PlanAgreed():
+            case ev.Cannot() | ev.Judged() | ev.PlanAgreed() | ev.Captured():
                 number = event.attempt
                 self.lives[number] = _after(self._life(number), event)
             case ev.GuardLost():
@@ -290,8 +297,12 @@ def _end(life: Life, event: ev.RankExited) -> None:
     life.ends.append(event)
 
 
-def _after(life: Life, event: ev.Cannot | ev.Judged | ev.PlanAgreed) -> Life:
+def _after(
+    life: Life, event: ev.Cannot | ev.Judged | ev.PlanAgreed | ev.Captured
+) -> Life:
     match event:
+        case ev.Captured():
+            return life._replace(hang=_located(life.hang, event))
         case ev.Cannot():
             return life._replace(cannot=event)
         case ev.PlanAgreed():
@@ -300,3 +311,10 @@ def _after(life: Life, event: ev.Cannot | ev.Judged | ev.PlanAgreed) -> Life:
             return life._replace(judged=event) if event.cause else life
         case _:
             assert_never(event)
+
+
+def _located(hang: Hang | None, found: ev.Captured) -> Hang | None:
+    """Return a hang with what the last stacks have shown of it."""
+    if hang is None or not found.final or not found.ranks:
+        return hang
+    return Hang(found.ranks, "absent", hang.at_s, found.op, found.place)

@@ -10,16 +10,23 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dsup.core import events as ev
+from dsup.core.enter import CAPTURE_S
 from dsup.core.exits import CAUSES, signal_name
 from dsup.core.job import Job
 from dsup.core.output import Tone
 from dsup.core.printable import printable
-from dsup.core.state import Stage, State
+from dsup.core.state import NEVER, Stage, State
 from dsup.report import stops
 from dsup.report.sentences import ranks
 
 STALL_WORTH_SAYING_S: Final = 5.0
 """A busy node makes the agent late by less than that; the journal keeps those."""
+
+
+_OF_A_HANG: Final = (
+    *(ev.HangSuspected, ev.HangCleared, ev.HangConfirmed),
+    *(ev.Captured, ev.Straggles),
+)
 
 
 class View(NamedTuple):
@@ -52,7 +59,7 @@ def lines(before: State, event: ev.Event, after: State, view: View) -> tuple[str
     return tuple(printable(part) for part in parts if part)
 
 
-def tone(event: ev.Event, after: State) -> Tone:
+def tone(event: ev.Event, after: State) -> Tone:  # noqa: C901 (one case an event)
     """Return how grave the line about an event is.
 
     Args:
@@ -62,6 +69,11 @@ def tone(event: ev.Event, after: State) -> Tone:
     match event:
         case ev.RankExited() | ev.Cannot() | ev.GuardLost():
             return "failure"
+        case ev.HangConfirmed() | ev.Captured():
+            return "failure" if after.hang else "warning"
+        case ev.Tick() if after.stage is Stage.RUNNING:
+            most = 2 * len(after.ended) > after.spec.world_size
+            return "plain" if most else "warning"
         case ev.Tick() if after.stage is Stage.OVER:
             return "failure"
         case ev.GroupEmpty() if after.stop:
@@ -71,7 +83,7 @@ def tone(event: ev.Event, after: State) -> Tone:
             return "warning" if again else "failure"
         case ev.Tick() | ev.Signalled() | ev.HelpersLeft() | ev.LoopStalled():
             return "warning"
-        case ev.StopWanted():
+        case ev.StopWanted() | ev.HangSuspected() | ev.Straggles():
             return "warning"
         case _:
             return "plain"
@@ -92,10 +104,8 @@ def _lines(  # noqa: C901 (one case an event)
             before, after
         ):
             return stops.line(before, event, after)
-        case ev.RankExited() if before.failed is None and after.failed:
-            return _first_death(after, view)
-        case ev.RankExited() if entered is Stage.TERMINATING and after.alive:
-            return _decisive_death(event, after, view)
+        case ev.RankExited():
+            return _ended(before, event, after, view)
         case ev.HelpersLeft() if after.succeeded:
             return _helpers(event, after)
         case ev.PlanAgreed() if before.stage is Stage.DECIDING:
@@ -107,10 +117,21 @@ def _lines(  # noqa: C901 (one case an event)
                 f"the agent did not run for {event.gap_s:.1f} s (stopped, starved or "
                 "suspended): limits start again"
             )
+        case ev.Tick() if after.stage is Stage.RUNNING and before.deadline_s < NEVER:
+            early = ranks(end.rank for end in after.ended)
+            return f"{early} ended with 0, {ranks(after.alive)} still running"
         case ev.Tick():
             return _tick(before, after, entered, view)
         case _:
-            return ""
+            return _hang(before, event, after)
+
+
+def _hang(before: State, event: ev.Event, after: State) -> str:
+    if not isinstance(event, _OF_A_HANG):
+        return ""
+    from dsup.report import hangs
+
+    return hangs.line(before, event, after)
 
 
 def how(status: int) -> str:
@@ -149,6 +170,15 @@ def _resumed(view: View) -> str:
 
 def _rank(rank: int, view: View) -> str:
     return f"rank {rank} (pid {view.pids.get(rank, '?')})"
+
+
+def _ended(before: State, event: ev.RankExited, after: State, view: View) -> str:
+    if before.failed is None and after.failed:
+        return _first_death(after, view)
+    if before.stage is Stage.CAPTURING and event.status:
+        return f"{_rank(event.rank, view)} {how(event.status)} while stacks were taken"
+    ended = after.stage is Stage.TERMINATING is not before.stage
+    return _decisive_death(event, after, view) if ended and after.alive else ""
 
 
 def _first_death(state: State, view: View) -> str:
@@ -212,10 +242,8 @@ def _tick(
     before: State, after: State, entered: Stage | None, view: View
 ) -> str | tuple[str, ...]:
     match entered:
-        case Stage.TERMINATING if before.stage is Stage.PARKING:
-            return stops.given_up(after)
         case Stage.TERMINATING:
-            return f"ending {ranks(after.alive)}"
+            return _ending(before, after)
         case Stage.KILLING if after.cannot:
             return after.cannot.reason
         case Stage.KILLING if before.alive:
@@ -226,6 +254,16 @@ def _tick(
             return _plan(after, view, 0.0)
         case _:
             return ""
+
+
+def _ending(before: State, after: State) -> str:
+    match before.stage:
+        case Stage.PARKING:
+            return stops.given_up(after)
+        case Stage.CAPTURING:
+            return f"no stacks within {CAPTURE_S:g} s; ending {ranks(after.alive)}"
+        case _:
+            return f"ending {ranks(after.alive)}"
 
 
 def _over(state: State, view: View) -> str:

@@ -7,7 +7,9 @@ from typing import Final
 
 from dsup.core import events as ev
 from dsup.core.exits import CAUSES, signal_name
+from dsup.core.state import Hang
 from dsup.core.verdict import Advice, Evidence, Verdict
+from dsup.report import hangs
 from dsup.report.account import Account, Life, first_failure, new_life
 from dsup.report.console import how
 from dsup.report.sentences import spans
@@ -28,6 +30,8 @@ def from_journal(told: Account, number: int) -> Verdict:
         return _of_obstacle(life.cannot, number)
     if life.judged is not None:
         return _of_judgement(life, life.judged)
+    if life.hang is not None:
+        return _of_hang(life, life.hang, number)
     return _of_ends(life, number)
 
 
@@ -46,6 +50,8 @@ def agent_gone(told: Account, *, node: str, rebooted: bool) -> Verdict:
     life = told.lives.get(number, new_life())
     first = first_failure(life)
     after = f", after rank {first.rank} {how(first.status)}" if first else ""
+    if first is None and life.hang is not None:
+        after = f", in a hang ({hangs.seen(life.hang)})"
     last_s = told.last.at_s if told.last else 0.0
     if rebooted:
         cause, advice = "node_rebooted", _AFTER_BOOT
@@ -112,6 +118,23 @@ def _of_judgement(life: Life, judged: ev.Judged) -> Verdict:
         ended_by_dsup=_ended_by_dsup(life),
         status=judged.status,
         signature=judged.signature,
+    )
+
+
+def _of_hang(life: Life, hang: Hang, number: int) -> Verdict:
+    """Return what was seen of a hang, of which no judge's word was kept."""
+    said = hangs.told(hang)
+    return Verdict(
+        attempt=number,
+        cause="hang",
+        first_ranks=hang.ranks,
+        certainty="likely" if hang.ranks else "guess",
+        at_s=hang.at_s,
+        summary=f"{said[:1].upper()}{said[1:]}.",
+        rule="journal",
+        evidence=(Evidence("dsup", said, None, hang.at_s), *_statuses(life.own)),
+        ended_by_dsup=_ended_by_dsup(life),
+        signature=f"hang|{hang.place}",
     )
 
 

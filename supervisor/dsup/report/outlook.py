@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from dsup.core.outcome import failure_of
 from dsup.core.plan import Failure, Policy, plan_for, restarts_in_force
 from dsup.core.state import Judgement, State
 from dsup.core.verdict import Verdict
 
+NO_JUDGE: Final = "no_judge"
+"""The rule of a verdict that wait statuses made alone."""
+
 
 def after_verdict(state: State, verdict: Verdict) -> State:
-    """Return the state as it will be once it knows a verdict."""
+    """Return the state as it will be once it knows a verdict.
+
+    One that no judge gave changes nothing: then the machine goes by what it knows.
+    """
+    if verdict.rule == NO_JUDGE:
+        return state
     said = Judgement(
         verdict.cause, verdict.first_ranks, verdict.status, verdict.signature
     )

@@ -32,6 +32,10 @@ def text(state: State, step: int | None, rate: float | None) -> str:
         parts.append("stopping at the next step")
     elif state.stage is not Stage.RUNNING:
         parts.append(state.stage.value)
+    if state.suspected or state.slow:
+        from dsup.report import hangs
+
+        parts += hangs.brief(state)
     return "dsup: " + ", ".join(parts)
 
 

@@ -36,7 +36,7 @@ def worded(text: str, tone: Tone, voice: Voice, wall_s: float) -> str:
     return json.dumps({**fields, "message": text})
 
 
-def detail(event: ev.Event) -> str:
+def detail(event: ev.Event) -> str:  # noqa: C901 (one case an event)
     """Return what only the verbose say of an event; empty for nothing."""
     match event:
         case ev.RankStarted():
@@ -49,6 +49,12 @@ def detail(event: ev.Event) -> str:
             return f"{ranks(event.ranks)} can stop at a step"
         case ev.ChecksCounted():
             return f"the ranks leave their loops at check {event.last + 1}"
+        case ev.HangSuspected() | ev.HangCleared() | ev.Captured():
+            from dsup.report import hangs
+
+            return hangs.detail(event)
+        case ev.Straggles():
+            return f"rank {event.rank} keeps up with its peers again"
         case ev.Scanned():
             return f"newest checkpoint: {event.path or 'none'}"
         case _:

@@ -15,6 +15,8 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9
+_STACKS_SIGNAL = 39  # as in dsup_runtime.contract, which is not imported here
+_STACKS_LINK = "/memfd:dsup-stacks (deleted)"
 
 
 def _remove_directory(directory: str) -> None:
@@ -66,6 +68,29 @@ def _arm_faulthandler() -> None:
         pass
 
 
+def _arm_stacks(place: str) -> None:
+    """Have a signal of dsup's write where each thread is, into dsup's memory file.
+
+    It is written by C code that needs no lock of the interpreter's, so a program that
+    hangs tells it, too. A child that is forked has the handler and the descriptor, but
+    dsup sends the signal to no process but the one that was started for the rank, or
+    the first Python below it. Programs that this one starts have neither.
+    """
+    try:
+        import faulthandler
+        from _signal import SIG_DFL, getsignal
+
+        fd = int(place.partition(":")[2])
+        if os.readlink(f"/proc/self/fd/{fd}") == _STACKS_LINK:
+            os.set_inheritable(fd, False)
+            if getsignal(_STACKS_SIGNAL) == SIG_DFL:
+                faulthandler.register(_STACKS_SIGNAL, file=fd, all_threads=True)
+    except Exception:  # noqa: BLE001, S110
+        # Nothing that is ours, or an interpreter without it: the script runs, and its
+        # stacks have to be read from outside.
+        pass
+
+
 def _install_hooks(notes: str) -> None:
     """Have the agent told of exceptions that nobody catches."""
     try:
@@ -83,6 +108,7 @@ _agent, _, _wish = os.environ.pop("DSUP_BOOTSTRAP", "").partition(":")
 _die_with(_agent)
 if _wish != "no-faulthandler":
     _arm_faulthandler()
+    _arm_stacks(os.environ.get("DSUP_STACKS", ""))
 _install_hooks(os.environ.get("DSUP_NOTES", ""))
 _remove_directory(os.path.dirname(os.path.abspath(__file__)))
 

@@ -1,0 +1,105 @@
+"""What a hang does to an attempt: it is doubted, looked at, and at last ended for it.
+
+Theory of operation
+-------------------
+A suspicion does no harm: it is remembered, for people, and the stacks of all ranks are
+taken; whoever goes on clears it. Only a confirmed hang is acted upon, and only while
+the ranks run: in any other stage they are on their way out, with a deadline. Then the
+stacks are taken once more before anybody is signalled, since a signal destroys what
+they show. That takes ``CAPTURE_S`` at most: a rank that is frozen, or sleeps in the
+kernel, answers nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from dsup.core import commands as cmd
+from dsup.core import enter
+from dsup.core import events as ev
+from dsup.core.enter import Decision
+from dsup.core.state import Hang, Stage, State
+
+_KERNEL: Final = frozenset({"frozen", "asleep"})
+"""What the kernel says of a rank goes before what follows from it."""
+
+
+def on_finding(
+    state: State, event: ev.HangSuspected | ev.HangCleared | ev.HangConfirmed
+) -> Decision:
+    """Answer what the watch over the ranks has found."""
+    match event:
+        case ev.HangSuspected():
+            return _on_suspected(state, event)
+        case ev.HangCleared():
+            return state._replace(suspected=None), ()
+        case ev.HangConfirmed():
+            return _on_confirmed(state, event)
+        case _:
+            assert_never(event)
+
+
+def _on_suspected(state: State, event: ev.HangSuspected) -> Decision:
+    """Remember it, and have the stacks taken."""
+    if state.stage is not Stage.RUNNING:
+        return state, ()
+    doubt = Hang(event.ranks, event.why, event.at_s)
+    order = cmd.Capture("capture", state.attempt, final=False)
+    return state._replace(suspected=doubt), (order,)
+
+
+def _on_confirmed(state: State, event: ev.HangConfirmed) -> Decision:
+    """End the attempt, unless hangs are to be reported only."""
+    if state.stage is not Stage.RUNNING or not state.alive:
+        return state, ()
+    hang, doubt = Hang(event.ranks, event.why, event.at_s), state.suspected
+    if doubt is not None and doubt.ranks == event.ranks:
+        why = doubt.why if doubt.why in _KERNEL else event.why
+        hang = hang._replace(why=why, op=doubt.op, place=doubt.place)
+    if state.spec.on_hang == "report":
+        return state._replace(suspected=hang), ()
+    return enter.capture(state._replace(hang=hang), event.at_s)
+
+
+def on_look(state: State, event: ev.Captured | ev.Straggles) -> Decision:
+    """Answer what closer looks have shown."""
+    match event:
+        case ev.Captured():
+            return _on_captured(state, event)
+        case ev.Straggles():
+            others = state.slow - {event.rank}
+            slow = others | {event.rank} if event.times else others
+            return state._replace(slow=slow), ()
+        case _:
+            assert_never(event)
+
+
+def _on_captured(state: State, event: ev.Captured) -> Decision:
+    if event.final:
+        if state.stage is not Stage.CAPTURING:
+            return state, ()
+        return enter.terminate_failed(state, event.at_s)
+    if state.suspected is None:
+        return state, ()
+    return state._replace(suspected=_seen(state.suspected, event)), ()
+
+
+def _seen(doubt: Hang, event: ev.Captured) -> Hang:
+    """Return a suspicion as stacks leave it: who was missing may have come by now."""
+    if event.ranks:
+        same = doubt.why in _KERNEL and doubt.ranks == event.ranks
+        why = doubt.why if same else "absent"
+        return Hang(event.ranks, why, event.at_s, event.op, event.place)
+    if doubt.why != "absent":
+        return doubt
+    return Hang(doubt.ranks, "stalled", event.at_s)
+
+
+def on_end(state: State, event: ev.RankExited) -> Decision:
+    """Answer the end of a rank while CAPTURING; the state knows of it already."""
+    if state.alive:
+        return state, ()
+    ends = state.ended
+    if len(ends) == state.spec.world_size and all(end.status == 0 for end in ends):
+        return enter.leave(state._replace(hang=None), event.at_s)
+    return enter.linger(state, event.at_s)

@@ -1,0 +1,310 @@
+"""Hangs of the attempt at hand: who seems to hang, and where all ranks are then.
+
+The vigil looks once a second, and only while ranks run. What it finds becomes events.
+Stacks are taken by an aide when the state machine orders it, one at a time and at most
+every ``EVERY_S``, but for those that are taken before an attempt is ended for a hang.
+Once they have shown that a rank did not come, it is looked at again now and then, so
+that nobody is blamed for what has passed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from dsup.core import events as ev
+from dsup.core.state import NEVER, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dsup.attribution.timeline import Hang
+    from dsup.core.job import Job
+    from dsup.core.liveness import Finding
+    from dsup.core.state import State
+    from dsup.edges.capture import Found
+    from dsup.edges.group import Rank
+    from dsup.edges.heartbeats import Page
+    from dsup.edges.vigil import Vigil
+
+EVERY_S: Final = 30.0
+CAPTURE_S: Final = 5.0
+FINAL_S: Final = 9.0
+"""Within the ten seconds after which the machine goes on without."""
+
+_HURRY_S: Final = 0.5
+"""So much before its deadline an aide is to have written what it has."""
+
+_FACTS_MAX: Final = 32 * 1024 * 1024
+
+
+class Helpers(Protocol):
+    """What this needs of the aides."""
+
+    def start(
+        self,
+        work: Callable[[], bytes],
+        deadline_s: float,
+        done: Callable[[bytes], None],
+        *,
+        kept: Collection[int] = (),
+    ) -> None:
+        """Have work done by a child; ``done`` gets its answer, empty for none."""
+
+
+class Desk(Protocol):
+    """What this needs of the publisher."""
+
+    def keep_stacks(self, attempt: int, rank: int, text: bytes) -> None:
+        """Write a rank's stacks into the run directory."""
+
+
+class File(Protocol):
+    """What this needs of the file of an attempt."""
+
+    attempt: int
+    hang: Hang | None
+    stacks: bytes
+
+
+class Hangs:
+    """Sees hangs, takes stacks; one object for all attempts.
+
+    Args:
+        job: what to do.
+        aides: take the stacks.
+        desk: keeps them.
+        post: takes the events that come of it.
+        every_s: how long it takes from one capture to the next, seconds.
+
+    Attributes:
+        stacks: records of the last two captures, for the judge.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        aides: Helpers,
+        desk: Desk,
+        post: Callable[[ev.Event], None],
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._every_s = every_s
+        self._job = job
+        self._aides = aides
+        self._desk = desk
+        self._post = post
+        self._spy = ""
+        self._vigil: Vigil | None = None
+        self._attempt = -1
+        self._out = -1
+        self._reset()
+
+    def _reset(self) -> None:
+        self.stacks = b""
+        self._earlier = b""
+        self._ranks: dict[int, Rank] = {}
+        self._exited: set[int] = set()
+        self._proven: Hang | None = None
+        self._end = 0
+        self._segments: dict[int, list[tuple[int, int]]] = {}
+        self._working = False
+        self._final = False
+        self._taken_s = -NEVER
+        self._due_s = NEVER
+        self._told: tuple[tuple[int, ...], str, str] | None = None
+
+    def started(self, attempt: int, ranks: Mapping[int, Rank]) -> None:
+        """Begin: every rank of an attempt runs now.
+
+        Args:
+            attempt: its number.
+            ranks: all of them; their memory files stay open until ``close``.
+        """
+        self.close()
+        self._reset()
+        self._attempt, self._ranks = attempt, dict(ranks)
+        if self._job.hang_limits is None or not ranks:
+            return
+        from dsup.edges.vigil import Vigil
+
+        pids = {number: rank.pid for number, rank in ranks.items()}
+        self._vigil = Vigil(self._job.hang_limits, pids)
+
+    def look(self, state: State, page: Page | None) -> None:
+        """Look at the ranks, if it is time for it."""
+        now_s, vigil = time.monotonic(), self._vigil
+        if vigil is None or state.stage is not Stage.RUNNING or now_s < vigil.due_s:
+            return
+        self._exited = {end.rank for end in state.ended if end.status == 0}
+        for found in vigil.look(now_s, state.alive, page.copy() if page else b""):
+            self._tell(found, now_s)
+        if not vigil.watch.suspected:
+            self._due_s, self._told = NEVER, None
+        elif now_s >= self._due_s:
+            self.capture(state.alive, final=False)
+
+    def rest(self, now_s: float) -> None:
+        """Have every limit start again: nobody has looked for a while."""
+        if self._vigil:
+            self._vigil.rest(now_s)
+
+    def testify(self, file: File, state: State) -> None:
+        """Put into an attempt's file what is known of it here.
+
+        Args:
+            file: what is gathered about the attempt.
+            state: says whether the attempt was ended for a hang.
+        """
+        if file.attempt == self._attempt:
+            file.stacks = self.stacks
+            file.hang = self._proven if state.hang else None
+
+    def capture(self, alive: Collection[int], *, final: bool) -> None:
+        """Take the stacks of ranks; ``Captured`` follows, at the latest in 10 s.
+
+        Args:
+            alive: ranks that have not ended.
+            final: the attempt is about to be ended; else it may be put off.
+        """
+        now_s = time.monotonic()
+        self._final = self._final or final
+        if self._working:
+            return  # what comes is of this moment, too
+        if not self._final and now_s < self._taken_s + self._every_s:
+            self._due_s = min(self._due_s, self._taken_s + self._every_s)
+            return
+        self._working, self._taken_s = True, now_s
+        self._due_s = now_s + self._every_s
+        self._start(alive, now_s + (FINAL_S if final else CAPTURE_S))
+
+    def close(self) -> None:
+        """Let everything go that belongs to an attempt, but for what it has shown."""
+        if self._vigil:
+            self._vigil.close()
+            self._vigil = None
+        if self._out >= 0:
+            os.close(self._out)
+            self._out = -1
+        self._working = False
+
+    def _tell(self, found: Finding, now_s: float) -> None:
+        number = self._attempt
+        match found.kind:
+            case "suspected":
+                since_s, usual_s = self._since(found.ranks)
+                self._post(
+                    ev.HangSuspected(
+                        "hang_suspected",
+                        now_s,
+                        number,
+                        found.ranks,
+                        found.why,
+                        since_s,
+                        usual_s,
+                    )
+                )
+            case "cleared":
+                self._post(ev.HangCleared("hang_cleared", now_s, number, found.ranks))
+            case "confirmed":
+                from dsup.attribution.timeline import Hang
+
+                since_s, usual_s = self._since(found.ranks)
+                self._proven = Hang(found.ranks, found.why, now_s, since_s, usual_s)
+                self._post(
+                    ev.HangConfirmed(
+                        "hang_confirmed", now_s, number, found.ranks, found.why
+                    )
+                )
+
+    def _since(self, ranks: Collection[int]) -> tuple[float, float | None]:
+        """Return the last sign of any of these ranks, and the usual step time."""
+        if self._vigil is None:
+            return time.monotonic(), None
+        watch = self._vigil.watch
+        doubts = [watch.suspected[rank] for rank in ranks if rank in watch.suspected]
+        usual = [
+            pulse.usual_s
+            for rank in ranks
+            if (pulse := watch.pulses.get(rank)) and pulse.usual_s is not None
+        ]
+        since_s = max((doubt.since_s for doubt in doubts), default=time.monotonic())
+        return since_s, min(usual, default=None)
+
+    def _start(self, alive: Collection[int], deadline_s: float) -> None:
+        from dsup.edges import capture
+        from dsup.edges.group import STACKS_FD
+        from dsup.linux import spy
+
+        self._spy = self._spy or spy.find(self._job.environment.get("PATH", ""))
+        try:
+            if self._out < 0:
+                self._out = os.memfd_create("dsup-captures", os.MFD_CLOEXEC)
+        except OSError:
+            self._on_captured(self._attempt, b"")
+            return
+        targets = tuple(
+            capture.Target(rank, self._ranks[rank].pid, self._ranks[rank].stacks)
+            for rank in sorted(alive)
+            if rank in self._ranks
+        )
+        order = capture.Order(
+            targets,
+            tuple(sorted(self._exited)),
+            STACKS_FD,
+            self._out,
+            self._end,
+            deadline_s - _HURRY_S,
+            self._final,
+            self._spy,
+        )
+        files = [one.stacks for one in targets if one.stacks >= 0]
+        done = partial(self._on_captured, self._attempt)
+        work = partial(capture.work, order)
+        self._aides.start(work, deadline_s, done, kept=(self._out, *files))
+
+    def _on_captured(self, attempt: int, answer: bytes) -> None:
+        if attempt != self._attempt or not self._working:
+            return
+        from dsup.edges import capture
+
+        found = capture.decode(answer)
+        self._working = False
+        self._keep(found)
+        self._remember(found)
+        told = found.ranks, found.op, found.place
+        if self._final or told != self._told:
+            now_s = time.monotonic()
+            final, self._final = self._final, False
+            self._post(ev.Captured("captured", now_s, attempt, final, *told))
+        self._told = told
+
+    def _keep(self, found: Found) -> None:
+        """Keep the records for the judge and write the texts, all of the attempt's."""
+        start, length = found.facts
+        if length:
+            last = os.pread(self._out, min(length, _FACTS_MAX), start)
+            self._earlier, self.stacks = last, self._earlier + last
+        for rank, at, size in found.texts:
+            self._segments.setdefault(rank, []).append((at, size))
+            parts = (os.pread(self._out, n, where) for where, n in self._segments[rank])
+            self._desk.keep_stacks(self._attempt, rank, b"".join(parts))
+        self._end = os.fstat(self._out).st_size if self._out >= 0 else 0
+
+    def _remember(self, found: Found) -> None:
+        """Have the vigil know who did not come, and since when that is so."""
+        vigil = self._vigil
+        if vigil is None or not vigil.watch.suspected:
+            return
+        from dsup.core.liveness import Absence
+
+        now_s, before = time.monotonic(), vigil.watch.absent
+        if not found.ranks:
+            vigil.missed(None)
+            return
+        same = before is not None and before.ranks == found.ranks
+        since_s = before.since_s if before is not None and same else now_s
+        vigil.missed(Absence(found.ranks, since_s, found.place, now_s))
