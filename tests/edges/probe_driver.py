@@ -27,13 +27,13 @@ class Driver:
     def __init__(self):
         self.loop = Loop()
         self.aides = Aides(self.loop)
-        self.late = 0
+        self.lates = 0
         self.devices = Devices(self.aides, self.late)
         self.until_s = time.monotonic() + LIMIT_S
 
     def late(self):
         """Count answers after a death."""
-        self.late += 1
+        self.lates += 1
 
     def turn_while(self, condition):
         """Turn the loop; a limit of the test's own ends it."""
@@ -70,7 +70,7 @@ class Driver:
             ],
             "nvml": nvml.missing(probed),
             "took_s": took_s,
-            "late": self.late,
+            "lates": self.lates,
         }
         print(json.dumps(told), flush=True)
 

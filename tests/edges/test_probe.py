@@ -92,7 +92,7 @@ def test_identities_are_known_before_anything_happens(probed):
         "mig": "",
     }
     assert (states(told), told["nvml"]) == ([WELL, WELL], "")
-    assert told["late"] == 1
+    assert told["lates"] == 1
 
 
 @SLOW

@@ -40,7 +40,6 @@ from dsup.attribution import (
     victims,
 )
 from dsup.attribution.accounts import Account, accounts
-from dsup.attribution.hardware_proof import supported, supporting
 from dsup.attribution.mismatch import mismatched
 from dsup.attribution.proof import of_end, of_last_lines
 from dsup.attribution.timeline import Timeline
@@ -88,7 +87,7 @@ def unknown(timeline: Timeline) -> Verdict:
         *(line for a in by_time for line in of_end(a)),
         *(line for a in by_time[:1] for line in of_last_lines(timeline, a.rank)),
     )
-    verdict = Verdict(
+    return Verdict(
         timeline.attempt,
         "unknown",
         (),
@@ -100,8 +99,6 @@ def unknown(timeline: Timeline) -> Verdict:
         status=by_time[0].status if by_time else 1,
         signature=text if not named else status_text(by_time[0].status),
     )
-    more = supporting(timeline, verdict)
-    return verdict._replace(evidence=(*evidence, *more))
 
 
 def _named(account: Account) -> str:
@@ -109,7 +106,7 @@ def _named(account: Account) -> str:
     return f"rank {account.rank} ended with {status_text(account.status)}{how}"
 
 
-_ORDER: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[Rule, ...]] = (
     obstacle,
     # A device that failed goes before what ranks say when they lose it.
     hardware.gpu_failed,
@@ -149,6 +146,4 @@ _ORDER: Final[tuple[Rule, ...]] = (
     victims.store_host_first,
     victims.only_victims,
 )
-
-RULES: Final[tuple[Rule, ...]] = tuple(map(supported, _ORDER))
 """Tried from first to last; ``unknown`` speaks where none of them does."""
