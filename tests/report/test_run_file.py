@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dsup.core.job import Option
 from dsup.report.run_file import is_secret, run_file
 
 SECRETS = {
@@ -49,3 +50,16 @@ def test_bytes_that_are_no_text_do_not_lose_the_file(job):
     written = run_file(job._replace(environment={"BAD": "a\udcffb"}), "", 0, 0)
 
     assert json.loads(written)["environment"] == {"BAD": "a\udcffb"}
+
+
+def test_secret_arguments_are_masked(job):
+    """What is handed to the script by name is kept, but for what is secret by name."""
+    words = "--api-key s3cret --hf_token=t4 --tokenizer bert --max-tokens 7".split()
+    options = (Option("args", " ".join(words), "command line"),)
+    argv = ("python", "train.py", *words)
+
+    found = json.loads(run_file(job._replace(argv=argv, options=options), "", 0, 0))
+
+    kept = "--api-key *** --hf_token=*** --tokenizer bert --max-tokens 7"
+    assert found["options"]["args"]["value"] == kept
+    assert found["argv"][2:] == kept.split()

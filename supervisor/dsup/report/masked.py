@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dsup.report.run_file import is_secret
+from dsup.report.run_file import MASK, is_secret
 
-MASK: Final = "***"
 OWN_MIN_CHARS: Final = 8
 """A shorter value of a variable may be a part of any word."""
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterable
 from typing import Final
 
-from dsup.core.job import Job
+from dsup.core.job import Job, Option
 
+_ARGUMENTS: Final = "args"
+MASK: Final = "***"
 _SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
@@ -21,16 +24,16 @@ def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
         monotonic_ns: CLOCK_MONOTONIC, nanoseconds.
     """
     environment = {
-        name: "***" if is_secret(name) else value
+        name: MASK if is_secret(name) else value
         for name, value in sorted(job.environment.items())
     }
     fields = {
         "schema": "dsup.run/1",
         "run_id": job.run_id,
-        "argv": job.argv,
+        "argv": without_secrets(job.argv),
         "world_size": job.spec.world_size,
         "options": {
-            o.name: {"value": o.value, "origin": o.origin} for o in job.options
+            o.name: {"value": _shown(o), "origin": o.origin} for o in job.options
         },
         "environment": environment,
         "host": platform.node(),
@@ -40,6 +43,29 @@ def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
         "clocks": {"realtime_ns": wall_ns, "monotonic_ns": monotonic_ns},
     }
     return json.dumps(fields, indent=1).encode(errors="surrogateescape") + b"\n"
+
+
+def _shown(option: Option) -> str:
+    """Return an option's value; of the script's arguments those that are no secrets."""
+    if option.name != _ARGUMENTS:
+        return MASK if is_secret(option.name) and option.value else option.value
+    return " ".join(without_secrets(option.value.split(" ")))
+
+
+def without_secrets(words: Iterable[str]) -> list[str]:
+    """Return a command without the values of arguments that have a secret's name."""
+    shown, secret = [], False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if secret and not word.startswith("-"):
+            shown.append(MASK)
+            secret = False
+            continue
+        # A --tokenizer or --max-tokens is none, and needed to repeat the run.
+        named = word.startswith("-") and name.upper().endswith(_SECRET_WORDS)
+        shown.append(f"{name}={MASK}" if named and equals else word)
+        secret = named and not equals
+    return shown
 
 
 def is_secret(name: str) -> bool:

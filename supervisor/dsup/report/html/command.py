@@ -11,9 +11,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from dsup.report.run_file import is_secret
-
-MASK: Final = "***"
+from dsup.report.run_file import MASK, is_secret, without_secrets
 
 _OPTIONS_MAX: Final = 200
 _ARGUMENTS_MAX: Final = 400
@@ -48,7 +46,7 @@ def launched(known: Mapping[str, object]) -> str:
             continue
         words.append(f"--{name}" if value == "True" else f"--{name}={value}")
     rest = argv[argv.index(script) + 1 :][:_ARGUMENTS_MAX]
-    return shlex.join(_masked([*words, script, *rest]))
+    return shlex.join(without_secrets([*words, script, *rest]))
 
 
 def options(known: Mapping[str, object]) -> tuple[tuple[str, str, str], ...]:
@@ -102,18 +100,3 @@ def _options(known: Mapping[str, object]) -> list[tuple[str, str, str]]:
 
 def _list(found: object) -> list[object]:
     return found if isinstance(found, list) else []
-
-
-def _masked(words: list[str]) -> list[str]:
-    """Return a command without the values of secret arguments."""
-    shown, secret = [], False
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if secret and not word.startswith("-"):
-            shown.append(MASK)
-            secret = False
-            continue
-        named = word.startswith("-") and is_secret(name.replace("-", "_"))
-        shown.append(f"{name}={MASK}" if named and equals else word)
-        secret = named and not equals
-    return shown
