@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dsup.report.run_file import MASK, is_secret
+from dsup.report.run_file import MASK, ends_secret, is_secret
 
 OWN_MIN_CHARS: Final = 8
 """A shorter value of a variable may be a part of any word."""
@@ -44,7 +44,6 @@ _KEY_BLOCK: Final = re.compile(
     rb"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,16384}(?:-----END [A-Z ]{0,40}"
     rb"PRIVATE KEY-----)?"
 )
-_ENDINGS: Final = ("key", "token", "secret", "password")
 
 
 class Masked(NamedTuple):
@@ -158,7 +157,7 @@ class _Walk:
         if is_secret(name) and isinstance(value, str) and name.upper() == name:
             self.count += value not in {"", MASK}
             return MASK if value else value
-        if isinstance(value, str) and _ends_secret(name) and value not in {"", MASK}:
+        if isinstance(value, str) and ends_secret(name) and value not in {"", MASK}:
             self.count += 1
             return MASK
         return self.plain(value)
@@ -174,7 +173,7 @@ class _Walk:
             else:
                 words.append(self.plain(item))
             named = isinstance(item, str) and item.startswith("--") and "=" not in item
-            option = named and _ends_secret(str(item))
+            option = named and ends_secret(str(item))
         return words
 
     def _text(self, text: str) -> str:
@@ -190,7 +189,7 @@ def _may_be_secret(match: re.Match[bytes]) -> bool:
     bundle is for.
     """
     name = match["name"].decode()
-    return is_secret(name) and (name.upper() == name or _ends_secret(name))
+    return is_secret(name) and (name.upper() == name or ends_secret(name))
 
 
 def _is_secret(match: re.Match[bytes], value: bytes) -> bool:
@@ -202,9 +201,3 @@ def _is_secret(match: re.Match[bytes], value: bytes) -> bool:
         told = (b"=", b'"', b"'")
         return "_" in name or any(mark in between for mark in told)
     return not value.replace(b".", b"").isdigit()
-
-
-def _ends_secret(name: str) -> bool:
-    """Return whether a name in small letters is that of a secret: its last word."""
-    words = name.replace("-", "_").replace(".", "_").lower().strip("_").split("_")
-    return words[-1] in _ENDINGS and (len(words) > 1 or words[-1] != "key")

@@ -11,6 +11,7 @@ from dsup.core.job import Job, Option
 
 _ARGUMENTS: Final = "args"
 MASK: Final = "***"
+_ENDINGS: Final = ("key", "token", "secret", "password")
 _SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
@@ -62,7 +63,7 @@ def without_secrets(words: Iterable[str]) -> list[str]:
             secret = False
             continue
         # A --tokenizer or --max-tokens is none, and needed to repeat the run.
-        named = word.startswith("-") and name.upper().endswith(_SECRET_WORDS)
+        named = word.startswith("-") and ends_secret(name.lstrip("-"))
         shown.append(f"{name}={MASK}" if named and equals else word)
         secret = named and not equals
     return shown
@@ -71,3 +72,9 @@ def without_secrets(words: Iterable[str]) -> list[str]:
 def is_secret(name: str) -> bool:
     """Return whether the value of a variable is to be masked."""
     return any(word in name.upper() for word in _SECRET_WORDS)
+
+
+def ends_secret(name: str) -> bool:
+    """Return whether a name in small letters is that of a secret: its last word."""
+    words = name.replace("-", "_").replace(".", "_").lower().strip("_").split("_")
+    return words[-1] in _ENDINGS and (len(words) > 1 or words[-1] != "key")
