@@ -86,9 +86,17 @@ RENDERINGS = {
     "repeated": "Oct 12 18:35:32 node-1 kernel: message repeated 3 times: [ §]",
     "repeated, with stamp": "Oct 2 18:35:32 n kernel: [1.234567] message repeated"
     " 2 times: [ §]",
-    "node-problem-detector": "Warning  OOMKilling  2m  kernel-monitor, node-1  §",
-    "kubectl get events": "2m  Warning  OOMKilling  node/node-1  §",
-    "kubectl -o yaml": "  message: '§'",
+    "a time of day": "18:35:32 §",
+    "a time of day, two blanks": "  18:35:32.123456  §",
+    "a time of day and the tag": "18:35:32 node-1 kernel: §",
+    "a level with a stamp": "err [  123.456789] §",
+    "a level, indented": " info [  123.456789] §",
+    "a level with a date": "crit [Mon Jan  6 10:20:30 2025] §",
+    "a level": "warning: §",
+    "a level that dmesg decodes": "err: [  123.456789] §",
+    "milliseconds": "[  123.456] §",
+    "a tool's name": "[kernel ring] [  123.456] §",
+    "a console's name": "[serial console 0] [  123.456789] §",
     "RFC 5424": "<3>1 2024-10-12T18:35:32.123Z node-1 kernel - - - [ 12.345678] §",
     "slashes": "2024/10/12 18:35:32 node-1 kernel: §",
     "kmsg": "3,1042,123456789,-;§",
@@ -116,6 +124,17 @@ SIGNED_BY_OTHERS = {
     "another facility, decoded": "user  :warn  : [  123.456789] §",
     "another facility, Talos": "user: warning: [2025-01-02T03:04:05.12Z]: §",
     "a process that wrote to it": "[  123.456789] agent[930]: §",
+    "an event": "Warning  OOMKilling  2m  kernel-monitor, node-1  §",
+    "an event, bare": "Warning OOMKilling §",
+    "an event of the kubelet": "Warning  SystemOOM  2m  kubelet  §",
+    "an event in a list": "2m  Warning  OOMKilling  node/node-1  §",
+    "an event as YAML": "  message: '§'",
+    "an event as JSON": '{"reason": "OOMKilling", "message": "§"}',
+    "a program's level": "error: §",
+    "a program's level, in capitals": "WARNING: §",
+    "a program's time and level": "18:35:32 ERROR trainer: §",
+    "a program's brackets": "[trainer] [  123.456789] §",
+    "a program's time in brackets": "[rank0] [  123.456] §",
     "a program's log": "2024-10-12 18:35:32,123 ERROR trainer: §",
     "a Python log": "ERROR:root:§",
     "a sentence": "the node said: §",
@@ -205,6 +224,74 @@ def test_the_rest_of_a_crash_is_read_though_it_says_little(lines, form):
     (fault,) = read(*(f"{form}{line}" for line in lines)).faults()
 
     assert fault.lib == "libx.so"
+
+
+PASTED = [
+    (
+        ["  traps: py[9] trap int3 ip:7f", "     sp:7f error:0", "     in a.so[7f+43]"],
+        ("trap", 9, "a.so", None),
+    ),
+    (
+        ["py[9]: segfault at 8", "  ip 7f sp 7f error 4 in b.so[7f+43]"],
+        ("segfault", 9, "b.so", None),
+    ),
+    (
+        [
+            "n kernel: Out of memory: Killed process 9 (py)",
+            "  anon-rss:7kB, file-rss:1kB",
+        ],
+        ("oom_global", 9, None, 7),
+    ),
+    (
+        ["Memory cgroup out of memory:", "   Killed process 9 (py)", "   anon-rss:7kB"],
+        ("oom_memcg", 9, None, 7),
+    ),
+    (
+        [
+            "[ 1.234567] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),",
+            "    oom_memcg=/a,task_memcg=/a/b,task=py,pid=9,uid=0",
+        ],
+        ("oom_memcg", 9, None, None),
+    ),
+    (
+        ["NVRM: Xid (PCI:0000:4b:00): 31,", "    pid=9, name=py, Ch 00000008"],
+        ("xid", 9, None, None),
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "told"), PASTED)
+def test_a_record_that_a_copy_wrapped_is_one(lines, told):
+    """Its rest is indented deeper, and goes on as the kernel does where it was cut."""
+    (fault,) = read(*lines).faults()
+
+    assert (fault.kind, fault.pid, fault.lib, fault.anon_rss_kb) == told
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "anon-rss:7kB",
+        "  see anon-rss:7kB",
+        "  [  1.234567] anon-rss:7kB",
+        "  Oct 12 18:35:32 n agent[9]: anon-rss:7kB",
+    ],
+)
+def test_a_line_of_its_own_is_no_rest(rest):
+    """One that is not indented, has a time, or says something else adds nothing."""
+    (fault,) = read("Out of memory: Killed process 9 (py)", rest).faults()
+
+    assert (fault.pid, fault.anon_rss_kb) == (9, None)
+    assert fault.text == "Out of memory: Killed process 9 (py)"
+
+
+def test_the_rest_of_a_record_follows_at_once():
+    """A line in between ends a record, as do more lines than one has."""
+    head = "Out of memory: Killed process 9 (py)"
+    (apart,) = read(head, "x", "  anon-rss:7kB").faults()
+    (long,) = read(head, *["  total-vm:1kB"] * 3, "  anon-rss:7kB").faults()
+
+    assert apart.anon_rss_kb is long.anon_rss_kb is None
 
 
 def test_a_message_of_several_lines_is_read_from_syslog():

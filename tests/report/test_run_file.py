@@ -63,3 +63,23 @@ def test_secret_arguments_are_masked(job):
     kept = "--api-key *** --hf_token=*** --tokenizer bert --max-tokens 7"
     assert found["options"]["args"]["value"] == kept
     assert found["argv"][2:] == kept.split()
+
+
+def test_secrets_are_masked_by_their_form_as_well(job):
+    """In the command, in any option and in any variable; the rest is kept."""
+    options = (
+        Option("log-dir", "s3://u:s3cret@h/runs", "command line"),
+        Option("args", '{"password": "s3cret w"} X_TOKEN=s3cret', "command line"),
+    )
+    argv = ("python", "-u", "train.py", '{"password": "s3cret"}', "+a.api_key=s3cret")
+    environment = {"DATABASE": "postgres://me:s3cret@h/d", "PLAIN": "a://h/d"}
+    changed = job._replace(argv=argv, options=options, environment=environment)
+
+    written = run_file(changed, "", 0, 0)
+
+    found = json.loads(written)
+    assert b"s3cret" not in written
+    assert found["argv"][:3] == ["python", "-u", "train.py"]
+    assert found["argv"][4] == "+a.api_key=***"
+    assert found["options"]["log-dir"]["value"] == "s3://***@h/runs"
+    assert found["environment"]["PLAIN"] == "a://h/d"

@@ -88,7 +88,7 @@ def _completed(timeline: Timeline, verdict: Verdict) -> Verdict:
         ),
         victims=_victims(timeline, verdict),
         ended_by_dsup=tuple(sorted(set(timeline.signalled) - own)),
-        advice=advice_for(verdict.cause, verdict.rule),
+        advice=advice_for(verdict.cause, verdict.rule, verdict.summary),
         signature=one_line(f"{verdict.cause} {verdict.signature}", SIGNATURE_MAX_CHARS),
     )
 

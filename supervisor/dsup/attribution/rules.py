@@ -36,11 +36,12 @@ from dsup.attribution import (
     host,
     memory,
     network,
+    signals,
     stalls,
     victims,
 )
 from dsup.attribution.accounts import Account, accounts
-from dsup.attribution.mismatch import mismatched
+from dsup.attribution.mismatch import mismatched, sizes_differ
 from dsup.attribution.proof import of_end, of_last_lines
 from dsup.attribution.timeline import Timeline
 from dsup.attribution.wording import one_line, sentence, status_text
@@ -119,10 +120,12 @@ RULES: Final[tuple[Rule, ...]] = (
     memory.counters_say_oom,
     memory.killed_from_outside,
     crashes.crashed,
-    crashes.terminated,
+    signals.limit_reached,
+    signals.terminated,
     # NVML tells no time: it goes behind deaths by a signal.
     gpu_state.gpu_reported_bad,
     mismatched,
+    sizes_differ,
     # The kernel's word on what an exception tells of only by its number.
     host.storage_failed,
     network.adapter_failed,
@@ -143,6 +146,7 @@ RULES: Final[tuple[Rule, ...]] = (
     stalls.did_not_come,
     victims.own_connection,
     stalls.lived_on,
+    stalls.came_late,
     victims.store_host_first,
     victims.only_victims,
 )

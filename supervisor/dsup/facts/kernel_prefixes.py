@@ -22,6 +22,10 @@ _ISO = (
 _NAME = r"[^\s\[\]]{0,200}[^\s\[\]:]"
 _WORD = r"(?:[^\W\d_]{1,12}[.,]{0,2}|\d{1,4}(?:[.,月日年]|st|nd|rd|th)?[^\W\d_]{0,2})"
 
+_LEVEL = r"(?:emerg|alert|crit|err|error|warn|warning|notice|info|debug)\b"
+_KERNELS = r"\b(?i:kernel|kern|dmesg|kmsg|printk|serial|console)\b"
+"""What a program that forwards the kernel's log calls it in brackets."""
+
 COLOURS: Final = re.compile(
     r"(?:\x1b|\^\[|#033|\\x1b|\\033|\\e)\[[0-9;?]{0,20}[A-Za-z]|\x1b\([A-Z0-9]"
 )
@@ -54,7 +58,8 @@ class _Form(NamedTuple):
         kind: ``mark`` means nothing. After a ``date``, and after an ``iso`` one that
             dmesg did not write, another program may have signed. ``ring`` (the kernel's
             stamp) and ``sign`` tell that the kernel did; ``priority`` and ``level``
-            may tell that it did not.
+            may tell that it did not. A ``clock`` has no date, a ``tool`` names the
+            kernel's log in brackets, and a ``bare level`` has no facility.
     """
 
     kind: str
@@ -67,7 +72,7 @@ _FORMS: Final = (
     _Form(
         "ring",
         re.compile(
-            r"\[\s{0,12}(?P<s>\d{1,10})\.(?P<us>\d{6}|)(?:@\d{1,4})?"
+            r"\[\s{0,12}(?P<s>\d{1,10})\.(?P<us>\d{6}|\d{3}|)(?:@\d{1,4})?"
             r"(?:\s{1,4}<\s{0,8}\d{1,9}\.\d{6}>)?\s{0,2}\] ?"
         ),
     ),
@@ -93,12 +98,22 @@ _FORMS: Final = (
         ),
     ),
     _Form("date", re.compile(r"(?P<stamp>\d{10}\.\d{6}) ")),
+    _Form("clock", re.compile(r"(?P<stamp>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)\s{1,4}")),
+    _Form(
+        "tool",
+        re.compile(rf"\[(?=[^\]]{{0,40}}{_KERNELS})[\w .:-]{{1,40}}\]\s{{1,4}}(?=\[)"),
+    ),
+    _Form(
+        "bare level",
+        # What programs write before a colon is "error", and dmesg "err".
+        re.compile(rf"(?:(?!error){_LEVEL}:\s{{1,8}}|{_LEVEL}\s{{1,8}}(?=\[))"),
+    ),
     _Form(
         "level",
         re.compile(
             r"(?P<facility>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron"
-            r"|authpriv|local\d)\s{0,4}:\s{0,8}(?:emerg|alert|crit|err|error|warn"
-            r"|warning|notice|info|debug)\s{0,4}:\s{0,2}"
+            r"|authpriv|local\d)"
+            rf"\s{{0,4}}:\s{{0,8}}{_LEVEL}\s{{0,4}}:\s{{0,2}}"
         ),
     ),
     _Form("mark", re.compile(r"(?:In|Wa|Er|Db)\(\d\d\)\+? \S{1,40} - (?:Guest: )?")),
@@ -123,15 +138,6 @@ _FORMS: Final = (
             rf"(?:{_NAME}\s{{1,3}}){{0,2}}(?:kernel|vmunix)(?:\[\d{{1,10}}\])?:\s?"
         ),
     ),
-    _Form(
-        "sign",
-        re.compile(
-            r"[^\[\]\n]{0,100}\b(?:kernel-monitor|OOMKilling|TaskHung|KernelOops)\b"
-            r"[^\n]{0,160}?(?=Memory cgroup out of|Out of memory|Killed process|"
-            r"INFO: task |task \S{1,64} blocked|NVRM: |Buffer I/O |EXT4-fs )"
-        ),
-    ),
-    _Form("sign", re.compile(r"[\"'-]{0,2}\s{0,4}[Mm]essage\"?: ?['\"]?(?=[A-Z])")),
 )
 _AFTER_SIGN: Final = frozenset({"ring", "caller", "priority", "lost", "sign"})
 _RING_AHEAD: Final = re.compile(
@@ -250,7 +256,7 @@ class _Line:
 
 
 def _us(seconds: str | None, rest: str | None) -> int:
-    return int(seconds or 0) * 1_000_000 + int(rest or 0)
+    return int(seconds or 0) * 1_000_000 + int((rest or "").ljust(6, "0"))
 
 
 def _dedented(text: str) -> str:

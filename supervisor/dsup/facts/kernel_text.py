@@ -16,7 +16,9 @@ from dsup.core.printable import printable
 from dsup.facts import kmsg
 from dsup.facts.kernel import KernelFault, Matching, Record
 from dsup.facts.kernel_prefixes import COLOURS, bare
+from dsup.facts.kernel_wall import wall_us
 from dsup.facts.kernel_words import TELLING
+from dsup.facts.kernel_wrapped import Wrapped
 
 LINE_MAX_BYTES: Final = 16_384
 """What is looked at of a line; a record with its prefixes is shorter."""
@@ -35,11 +37,6 @@ _RESTS: Final = (b" in ", b"/")
 """A file that a crash was in, and a cgroup's path, may be records of their own."""
 
 _WRAPPED: Final = ("log", "message", "msg", "MESSAGE")
-_YEAR, _MONTH, _DAY = 372 * 86_400, 31 * 86_400, 86_400
-_NUMBERS: Final = re.compile(
-    r"(?P<h>\d{1,2}):(?P<m>\d\d)(?::(?P<s>\d\d)(?:[.,](?P<f>\d{1,6}))?)?"
-)
-_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
 
 
 class SavedLog:
@@ -59,6 +56,7 @@ class SavedLog:
         self._matching = Matching()
         self._next: int | None = None
         self._after = 0
+        self._wrapped = Wrapped()
         self._words: tuple[bytes, ...] = _WORDS
 
     def take_all(self, lines: Sequence[bytes]) -> None:
@@ -77,6 +75,9 @@ class SavedLog:
         """Take one line in."""
         self.lines += 1
         line = raw[:LINE_MAX_BYTES].rstrip(b"\r\n")
+        if rest := self._wrapped.rest(line):
+            self._matching.take(rest)
+            return
         numbered = _RAW.match(line)
         if numbered:
             self._count(int(numbered["seq"]))
@@ -89,6 +90,7 @@ class SavedLog:
         else:
             self._hear(record)
             self._matching.take(record)
+            self._wrapped.begin(line, record.text)
 
     def faults(self) -> list[KernelFault]:
         """Return the faults, in the order in which they begin."""
@@ -143,10 +145,9 @@ def _of_text(text: str) -> Record | None:
     found = bare(text)
     if found is None:
         return None
-    if found.at_us is not None:
-        return Record(None, found.at_us, found.text)
     stamp = printable(found.stamp)
-    return Record(None, None, found.text, stamp=stamp, wall_us=_wall_us(stamp))
+    wall = wall_us(stamp) if found.at_us is None else None
+    return Record(None, found.at_us, found.text, stamp=stamp, wall_us=wall)
 
 
 def _of_json(text: str) -> Record | None:
@@ -157,36 +158,12 @@ def _of_json(text: str) -> Record | None:
         return None
     if not isinstance(entry, dict):
         return None
+    if "involvedObject" in entry or "reason" in entry:
+        return None  # an event of Kubernetes quotes what some node's log said once
     if "_TRANSPORT" in entry or "__CURSOR" in entry:
         return kmsg.parse_journal(text)
     inner = next((entry[k] for k in _WRAPPED if isinstance(entry.get(k), str)), None)
     return None if inner is None else _of_text(COLOURS.sub("", inner).rstrip("\n"))
-
-
-def _wall_us(stamp: str) -> int | None:
-    """Return a time for comparison with others of the same log; None if it is none.
-
-    A month has 31 days here: what is compared is minutes apart. Names of months in
-    other languages count as no month.
-    """
-    clock = _NUMBERS.search(stamp)
-    if not clock:
-        return None
-    seconds = int(clock["h"]) * 3600 + int(clock["m"]) * 60 + int(clock["s"] or 0)
-    day, month, year = _date(stamp[: clock.start()], stamp[clock.end() :])
-    whole = year * _YEAR + month * _MONTH + day * _DAY + seconds
-    return whole * 1_000_000 + int((clock["f"] or "0").ljust(6, "0"))
-
-
-def _date(before: str, after: str) -> tuple[int, int, int]:
-    numbers = [int(n) for n in re.findall(r"\d{1,4}", before)]
-    years = [int(n) for n in re.findall(r"(?<!\d)\d{4}(?!\d)", after)]
-    iso = re.match(r"\D*(\d{4})[-/](\d\d)[-/](\d\d)", before)
-    if iso:
-        return int(iso[3]), int(iso[2]), int(iso[1])
-    words = re.findall(r"[a-z]{3}", before.lower())
-    month = next((_MONTHS.index(w) for w in words if w in _MONTHS), 0)
-    return (numbers[-1] if numbers else 0), month, (years[0] if years else 0)
 
 
 def _many(number: int, one: str, more: str) -> str:

@@ -12,6 +12,8 @@ name has up to 15; what is longer is some program's sentence."""
 TELLING: Final = (
     b"oom",
     b"emory",
+    b"charge",
+    b"__alloc_",
     b"Kill",
     b"killed",
     b"usage ",

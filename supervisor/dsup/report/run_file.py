@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
-from dsup.core.job import Job, Option
+from dsup.core.job import Job
+from dsup.report.secret_names import MASK, is_secret, may_hold_secret
+
+__all__ = ["is_secret", "run_file", "shown"]
 
 _ARGUMENTS: Final = "args"
-MASK: Final = "***"
-_ENDINGS: Final = ("key", "token", "secret", "password")
-_SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
@@ -25,16 +25,17 @@ def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
         monotonic_ns: CLOCK_MONOTONIC, nanoseconds.
     """
     environment = {
-        name: MASK if is_secret(name) else value
+        name: MASK if is_secret(name) else _text(value)
         for name, value in sorted(job.environment.items())
     }
     fields = {
         "schema": "dsup.run/1",
         "run_id": job.run_id,
-        "argv": without_secrets(job.argv),
+        "argv": _words(job.argv),
         "world_size": job.spec.world_size,
         "options": {
-            o.name: {"value": _shown(o), "origin": o.origin} for o in job.options
+            o.name: {"value": shown(o.name, o.value), "origin": o.origin}
+            for o in job.options
         },
         "environment": environment,
         "host": platform.node(),
@@ -46,35 +47,26 @@ def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
     return json.dumps(fields, indent=1).encode(errors="surrogateescape") + b"\n"
 
 
-def _shown(option: Option) -> str:
-    """Return an option's value; of the script's arguments those that are no secrets."""
-    if option.name != _ARGUMENTS:
-        return MASK if is_secret(option.name) and option.value else option.value
-    return " ".join(without_secrets(option.value.split(" ")))
+def shown(name: str, value: str) -> str:
+    """Return an option's value without secrets."""
+    if name != _ARGUMENTS:
+        return MASK if value and is_secret(name) else _text(value)
+    # They were joined by spaces; what is in quotes or braces holds more than a word.
+    return " ".join(_words(_text(value).split(" ")))
 
 
-def without_secrets(words: Iterable[str]) -> list[str]:
-    """Return a command without the values of arguments that have a secret's name."""
-    shown, secret = [], False
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if secret and not word.startswith("-"):
-            shown.append(MASK)
-            secret = False
-            continue
-        # A --tokenizer or --max-tokens is none, and needed to repeat the run.
-        named = word.startswith("-") and ends_secret(name.lstrip("-"))
-        shown.append(f"{name}={MASK}" if named and equals else word)
-        secret = named and not equals
-    return shown
+def _text(text: str) -> str:
+    if not may_hold_secret(text):
+        return text
+    # The agent comes here before its first rank runs: most runs need not wait for it.
+    from dsup.report.masked import masked_text
+
+    return masked_text(text)
 
 
-def is_secret(name: str) -> bool:
-    """Return whether the value of a variable is to be masked."""
-    return any(word in name.upper() for word in _SECRET_WORDS)
+def _words(words: Sequence[str]) -> list[str]:
+    if not may_hold_secret(" ".join(words)):
+        return list(words)
+    from dsup.report.masked import masked_words
 
-
-def ends_secret(name: str) -> bool:
-    """Return whether a name in small letters is that of a secret: its last word."""
-    words = name.replace("-", "_").replace(".", "_").lower().strip("_").split("_")
-    return words[-1] in _ENDINGS and (len(words) > 1 or words[-1] != "key")
+    return masked_words(words)

@@ -8,7 +8,7 @@ import pytest
 from dsup.core.verdict import LOOKED_AT, Advice, Evidence, Looked, Verdict, Victim
 from dsup.facts.samples import Sample
 from dsup.report.html.lives import Attempt, RankLife, Signal
-from dsup.report.html.story import Stack, Story, Todo, Told, of_log
+from dsup.report.html.story import Frame, Stack, Story, Todo, Told, of_log
 
 START_S = 1796047220.0  # 2026-11-30 14:00:20 UTC
 GIB = 1 << 20
@@ -347,7 +347,8 @@ def finding(at_s=START_S + 50, spans=None, **more):
 
 def log(**more):
     """Return the story of a log with times."""
-    return of_log([finding(**more)], name="/logs/slurm-12.out", made_s=START_S + 999)
+    frame = Frame("/logs/slurm-12.out", START_S + 999)
+    return of_log([finding(**more)], frame=frame)
 
 
 def no_clock():

@@ -16,7 +16,7 @@ def test_the_story_of_a_death(stories):
     chart = last_seconds(story)
 
     assert "kernel log: Killed process 41877" in texts(chart)
-    assert "rank 5 reaped; dsup ends the others" in texts(chart)
+    assert "rank 5 was gone; dsup ends the others" in texts(chart)
     assert "dying: the kernel frees 161\N{NO-BREAK SPACE}GiB" in texts(chart)
     assert sum(line.kind == "event" for line in chart.lines) == 2
 
@@ -30,7 +30,7 @@ def test_what_dsup_ended_pales_at_its_signal(stories):
 
 
 def test_exit_order_misleads(stories):
-    """Where others were reaped before the first rank, the caption says so."""
+    """Where others were gone before the first rank, the caption says so."""
     story = stories.run()
     attempt = story.attempt
     zero_s = attempt.verdict.at_s

@@ -95,3 +95,14 @@ def test_growth(stories):
         "Rank 5 held 161 GiB and grew by 7.2 GiB per minute over the last "
         "11 min 37 s; the other 7 stayed at 34 GiB each."
     )
+
+
+def test_left_out_where_there_was_one_look(stories):
+    """One point is no curve, and an empty frame says nothing."""
+    story = stories.run(attempts=1)
+    one = story.attempt._replace(samples=story.attempt.samples[-1:])
+
+    assert whole_run(story._replace(attempts=(one,))).areas == ()
+    assert "memory of the" not in " ".join(
+        text.text for text in whole_run(story._replace(attempts=(one,))).texts
+    )

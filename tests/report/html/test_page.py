@@ -221,7 +221,7 @@ def test_evidence_is_linked(stories):
     """The numbers of the evidence that a verdict rests on lead to it."""
     page = render(stories.run())
 
-    assert 'rests on <a href="#E1">E1</a> to <a href="#E3">E3</a>' in page
+    assert 'rests on <a href="#E1">E1</a> to <a href="#E5">E5</a>' in page
     assert '<tr id="E3">' in page
 
 
@@ -263,3 +263,41 @@ def test_facts(stories):
         "then dsup": "gave up",
         "exit code": "137",
     }
+
+
+def test_where_nobody_is_first_nobody_has_the_loud_colour(stories):
+    """The first rank of a sentence may be a victim."""
+    told = stories.run(attempts=1)
+    verdict = told.main.verdict._replace(
+        first_ranks=(), summary="Rank 0 timed out; nobody tells for whom it waited."
+    )
+    page = render(told._replace(told=(Told(verdict),)))
+
+    assert "<h1>Rank 0 timed out" in page
+
+
+def test_rules_without_a_word_are_named_and_not_listed(stories):
+    """Thirty rows of a dash say nothing."""
+    page = render(stories.run(attempts=1))
+    table = page.partition("How the rules decided")[2].partition("</details>")[0]
+
+    assert table.count("<tr>") == 3
+    assert "<b>Asked before it, and silent:</b> obstacle, hang." in table
+
+
+@pytest.mark.parametrize(("cause", "opened"), [("import_error", 1), ("host_oom", 0)])
+def test_a_scripts_own_error_is_read_at_once(stories, cause, opened):
+    """The traceback is what a person wants to see of it."""
+    story = stories.run(attempts=1)
+    verdict = story.main.verdict._replace(cause=cause)
+    page = render(story._replace(told=(Told(verdict),)))
+
+    assert page.count("<details open><summary><b>Last output") == opened
+
+
+def test_a_log_without_a_zone_gets_none(stories):
+    """Its times are of a place that nobody told."""
+    page = render(stories.log()._replace(zone=""))
+
+    assert " UTC" in render(stories.log()).partition("<footer>")[0]
+    assert "UTC" not in page.partition("<footer>")[0]

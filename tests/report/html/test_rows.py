@@ -95,7 +95,7 @@ def test_outcomes(stories):
     life = stories.run().attempt.ranks[4]
 
     victim = Role("victim", 5, "connection closed by peer, exit 1, +0.3 s")
-    assert outcome(victim, life, "dsup") == "victim of 5 · exit 1"
+    assert outcome(victim, life, "dsup") == "victim of rank 5 · exit 1"
     assert outcome(Role("ended"), life, "the launcher") == "ended by the launcher"
     assert outcome(Role("own"), life, "dsup") == "failed too · exit 1"
     assert outcome(Role("open"), life, "dsup") == ""

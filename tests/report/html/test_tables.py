@@ -99,7 +99,7 @@ def test_who_ended_and_of_what(stories):
         ("5", "first", "killed by the kernel (OOM), SIGKILL"),
         (
             "4, 6",
-            "victims of 5",
+            "victims of rank 5",
             "connection closed by peer, exit 1, +1.64 to +1.66 s",
         ),
         ("0-3, 7", "ended by dsup", "SIGTERM from dsup; all gone at +2.5 s"),
@@ -112,7 +112,7 @@ def test_ends_of_a_log(stories):
 
     assert rows == [
         ("2", "first"),
-        ("1", "victim of 2"),
+        ("1", "victim of rank 2"),
         ("0, 3", "ended by the launcher"),
     ]
 
@@ -123,7 +123,7 @@ def test_ends_of_a_log_without_ranks(stories):
 
     assert rows == [
         ("2", "first"),
-        ("1", "victim of 2"),
+        ("1", "victim of rank 2"),
         ("0, 3", "ended by the launcher"),
     ]
 

@@ -81,11 +81,9 @@ def test_clock_of_no_time():
 
 def test_period():
     """A span of time names its day once."""
-    assert words.period(0.0, 2400.0) == f"1970-01-01, 00:00 to 00:40{NBSP}UTC"
-    assert words.period(0.0, 3.0) == f"1970-01-01, 00:00:00 to 00:00:03{NBSP}UTC"
-    assert words.period(0, 86400 * 1.5) == (
-        f"1970-01-01 00:00 to 1970-01-02 12:00{NBSP}UTC"
-    )
+    assert words.period(0.0, 2400.0) == "1970-01-01, 00:00 to 00:40"
+    assert words.period(0.0, 3.0) == "1970-01-01, 00:00:00 to 00:00:03"
+    assert words.period(0, 86400 * 1.5) == ("1970-01-01 00:00 to 1970-01-02 12:00")
 
 
 def test_shown_moves_nothing():
@@ -127,3 +125,8 @@ def test_capped():
 def test_code_words(code, text):
     """An exit code above 128 is taken apart, where a signal made it."""
     assert text == words.code_words(code)
+
+
+def test_a_clock_is_as_exact_as_a_time_of_today():
+    """A float of this century is a quarter of a microsecond off."""
+    assert words.clock(1_796_041_735.257, 3).endswith(".257")

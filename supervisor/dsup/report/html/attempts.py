@@ -110,7 +110,7 @@ def _row(name: str, values: Sequence[str]) -> Compared:
 
 
 def _signature(some: Sequence[Verdict]) -> Compared:
-    values = [capped(v.signature or DASH, 60) for v in some]
+    values = [capped(v.signature or DASH, 160) for v in some]
     row = _same("signature", [v.signature for v in some])
     return row._replace(values=tuple(values))
 

@@ -11,7 +11,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from dsup.report.run_file import MASK, is_secret, without_secrets
+from dsup.report.masked import masked_text, masked_words
+from dsup.report.run_file import shown
+from dsup.report.secret_names import MASK, is_secret
 
 _OPTIONS_MAX: Final = 200
 _ARGUMENTS_MAX: Final = 400
@@ -29,7 +31,7 @@ def program(known: Mapping[str, object]) -> str:
     """Return the script's or module's name; empty if unknown."""
     for name, value, origin in _options(known):
         if name == "script" and origin != "default":
-            return os.path.basename(value)
+            return masked_text(os.path.basename(value))[:_TEXT_MAX]
     return ""
 
 
@@ -46,13 +48,13 @@ def launched(known: Mapping[str, object]) -> str:
             continue
         words.append(f"--{name}" if value == "True" else f"--{name}={value}")
     rest = argv[argv.index(script) + 1 :][:_ARGUMENTS_MAX]
-    return shlex.join(without_secrets([*words, script, *rest]))
+    return shlex.join(masked_words([*words, script, *rest]))
 
 
 def options(known: Mapping[str, object]) -> tuple[tuple[str, str, str], ...]:
     """Return name, value and origin of each option, secrets masked."""
     return tuple(
-        (name, MASK if is_secret(name) and value else value, origin)
+        (name, shown(name, value)[:_TEXT_MAX], origin)
         for name, value, origin in _options(known)
         if name not in _ARGUMENTS
     )
@@ -64,7 +66,7 @@ def environment(known: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     if not isinstance(found, dict):
         return ()
     return tuple(
-        (name, MASK if is_secret(name) else value[:_TEXT_MAX])
+        (name, MASK if is_secret(name) else masked_text(value)[:_TEXT_MAX])
         for name, value in sorted(found.items())
         if isinstance(value, str) and name.startswith(_TOLD)
     )[:_OPTIONS_MAX]
@@ -94,7 +96,7 @@ def _options(known: Mapping[str, object]) -> list[tuple[str, str, str]]:
             continue
         value, origin = row.get("value"), row.get("origin")
         if isinstance(value, str) and isinstance(origin, str):
-            rows.append((name, value[:_TEXT_MAX], origin[:_TEXT_MAX]))
+            rows.append((name, value, origin[:_TEXT_MAX]))
     return rows
 
 

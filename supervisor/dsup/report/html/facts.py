@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from dsup.core.exits import CAUSES
-from dsup.core.verdict import Verdict
+from dsup.core.verdict import LOOKED_AT, Verdict
 from dsup.report.html import phrases, words
 from dsup.report.html.values import Story
 from dsup.report.sentences import spans
-
-_CITED: Final = 3
-"""So many pieces of evidence the strip refers to, at most."""
 
 
 def facts(story: Story) -> list[tuple[str, str, str]]:
@@ -28,7 +23,7 @@ def facts(story: Story) -> list[tuple[str, str, str]]:
     at_s = phrases.died_s(story)
     if at_s is not None:
         word = "began" if verdict.cause == "hang" else "died"
-        found.append((word, f"{words.clock(at_s, 3)} UTC", _where_in_run(story)))
+        found.append((word, story.at(at_s), _where_in_run(story)))
     elif verdict.evidence and verdict.evidence[0].file:
         one = verdict.evidence[0]
         line = "" if one.line is None else f"line {one.line}"
@@ -56,10 +51,17 @@ def _rests_on(verdict: Verdict) -> str:
     if verdict.certainty == "unknown":
         return "see what is missing" if verdict.would_change else "no rule could tell"
     whose = {None, *verdict.first_ranks}
-    cited = sum(one.rank in whose for one in verdict.evidence)
-    if not verdict.evidence:
+    proofs = [
+        (number, one.rank)
+        for number, one in enumerate(verdict.evidence, 1)
+        if not one.text.startswith(LOOKED_AT)
+    ]
+    # Of one that was silent only others tell.
+    cited = [n for n, rank in proofs if rank in whose] or [n for n, _ in proofs]
+    if not cited:
         return f"rule {verdict.rule}"
-    return f"rests on E1 to E{min(cited, _CITED)}" if cited > 1 else "rests on E1"
+    joined = spans(cited).replace("-", " to E").replace(", ", ", E")
+    return f"rests on E{joined}"
 
 
 def _where_in_run(story: Story) -> str:

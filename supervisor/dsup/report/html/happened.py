@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Final, NamedTuple
 
 from dsup.core.exits import SIGKILL, signal_name
-from dsup.core.verdict import Evidence, Verdict
+from dsup.core.verdict import LOOKED_AT, Evidence, Verdict
 from dsup.report.html.chart import GUTTER, LEFT, RIGHT, WIDTH, Text, clear_of
 from dsup.report.html.lives import Attempt
 from dsup.report.html.scale import Scale
@@ -79,7 +79,7 @@ def events(story: Story, attempt: Attempt, zero_s: float) -> list[Event]:
     ends = [life.end_s for life in first if life.end_s is not None]
     if len(ends) == 1:
         rank = first[0].rank
-        what = "reaped" if story.launcher == "dsup" else "printed its last line"
+        what = "was gone" if story.launcher == "dsup" else "printed its last line"
         late = f"after {duration(ends[0] - zero_s)}"
         found.append(Event(ends[0], f"rank {rank} {what}", late))
     found += [
@@ -91,7 +91,7 @@ def events(story: Story, attempt: Attempt, zero_s: float) -> list[Event]:
         for sent in attempt.signals
         if sent.ranks and sent.at_s >= zero_s - BEFORE_S
     ]
-    return sorted(found, key=lambda event: event.at_s)
+    return sorted(found, key=lambda event: round(event.at_s, 3))
 
 
 def source(evidence: Evidence) -> str:
@@ -105,6 +105,7 @@ def _proof(verdict: Verdict, zero_s: float) -> Event:
         (number, one)
         for number, one in enumerate(verdict.evidence, 1)
         if one.at_s is not None and abs(one.at_s - zero_s) <= _SAME_S
+        if not one.text.startswith(LOOKED_AT)
     ]
     if not near:
         return Event(zero_s, "it began", verdict.cause)

@@ -27,7 +27,7 @@ from dsup.report.html.lives import Attempt, RankLife
 from dsup.report.html.rows import outcome
 from dsup.report.html.scale import Scale, Stretch, Ticks, distance, ticks
 from dsup.report.html.values import Story
-from dsup.report.html.words import between, clock, count, duration, fitted, size
+from dsup.report.html.words import between, count, duration, fitted, later, size
 
 _BRIEF_S: Final = 0.1
 """Shown before a death after which all is over at once: a second would hide it."""
@@ -66,7 +66,7 @@ def last_seconds(story: Story) -> Chart | None:
             *texts,
             *inside,
             *_gutter(story, attempt, grid, zero_s),
-            *_axis(scale, axis, zero_s, down + 14),
+            *_axis(story, scale, axis, zero_s, down + 14),
         ),
     )
 
@@ -104,7 +104,7 @@ def strip(story: Story) -> Chart | None:
         height=bottom + 28,
         bars=tuple(bars),
         lines=tuple(lines),
-        texts=(*labels, *_axis(scale, axis, zero_s, bottom + 18)),
+        texts=(*labels, *_axis(story, scale, axis, zero_s, bottom + 18)),
     )
 
 
@@ -116,7 +116,7 @@ def _is_first(attempt: Attempt, life: RankLife) -> bool:
 def caption(story: Story, zero_s: float, attempt: Attempt) -> str:
     """Return what the picture shows, and what exit order alone would say."""
     verdict = attempt.verdict
-    seconds = f"Seconds after {clock(zero_s, 3)} UTC, when it began."
+    seconds = f"Seconds after {story.at(zero_s)}, when it began."
     if verdict is None or len(verdict.first_ranks) != 1 or verdict.cause == "hang":
         return seconds
     ends = {life.rank: life.end_s for life in attempt.ranks if life.end_s is not None}
@@ -217,8 +217,9 @@ def _gutter(story: Story, attempt: Attempt, grid: Grid, zero_s: float) -> list[T
         kind: TextKind = TONES.get(row.role.kind, "plain")
         if row.role.kind == "first":
             kind = "first" if row.band else "bold"
-            gone = "reaped" if story.launcher == "dsup" else "last line"
-            words, late = "first · 0", f"{gone} {late}" if late else ""
+            gone = "gone" if story.launcher == "dsup" else "last line"
+            at_once = late == later(0.0)
+            words, late = "first", "" if at_once or not late else f"{gone} {late}"
         elif not words and late and story.launcher != "dsup":
             words = "last line"
         room = fitted_pair(words, late, bold=kind == "first")
@@ -241,8 +242,10 @@ def _late(ends: Sequence[float], zero_s: float) -> str:
     return between(min(ends) - zero_s, max(ends) - zero_s)
 
 
-def _axis(scale: Scale, axis: Ticks, zero_s: float, y: float) -> list[Text]:
-    zero = Text(scale.x(zero_s), y, f"0 = {clock(zero_s, 3)} UTC", "bold", "middle")
+def _axis(
+    story: Story, scale: Scale, axis: Ticks, zero_s: float, y: float
+) -> list[Text]:
+    zero = Text(scale.x(zero_s), y, f"0 = {story.at(zero_s)}", "bold", "middle")
     texts = [zero]
     for at_s in axis.at_s:
         if abs(at_s) < 1e-9:  # noqa: PLR2004

@@ -97,6 +97,8 @@ def curve(
         return None
     first = named(main)
     lines = [points(attempt.samples, first, scale) for attempt in attempts]
+    if all(len(one) < 2 for one in lines):  # noqa: PLR2004 (one point is no curve)
+        return None
     peak = max((max(p.total, p.cgroup or 0) for one in lines for p in one), default=0)
     limit = limit_kb(main.samples)
     near = limit is not None and limit <= _FAR * peak

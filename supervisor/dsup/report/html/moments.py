@@ -7,7 +7,6 @@ clock shows counts as none.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -21,11 +20,6 @@ _TIME_MAX_S: Final = 1e10
 """Far beyond any uptime."""
 
 _SIGNALS_MAX: Final = 256
-_STEP: Final = re.compile(
-    r'\{"n":\d{1,18},"event":"progressed","at_s":([0-9.e+-]{1,32}),'
-    r'"attempt":(\d{1,9}),"step":(\d{1,18})\}'
-)
-"""There may be one a step, so the general way would take too long."""
 
 
 class Stepped(NamedTuple):
@@ -50,6 +44,7 @@ class Moments:
         began_s: when it was ordered.
         started: when each rank's process existed.
         ended: when each rank was gone, and its status.
+        places: the line of the journal that tells of each rank's end.
         pids: of each rank.
         sent: signals of dsup's.
         first: the first new step.
@@ -65,6 +60,7 @@ class Moments:
         self.began_s: float | None = None
         self.started: dict[int, float] = {}
         self.ended: dict[int, tuple[float, int]] = {}
+        self.places: dict[int, int] = {}
         self.pids: dict[int, int] = {}
         self.sent: list[Sent] = []
         self.first: Stepped | None = None
@@ -97,16 +93,19 @@ class _Reader:
 
     def read(self, line: str) -> None:
         """Take one line in."""
+        often = journal.often(line)
+        if often is not None:
+            self._on_often(often)
+            return
         try:
-            step = _STEP.fullmatch(line)
-            if step:
-                self._on_step(float(step[1]), int(step[2]), int(step[3]))
-                return
             entry = journal.decode(line)
-        except (JournalError, ValueError):
+        except JournalError:
             return
         if entry.event is not None:
             self._on_event(entry.event)
+            if isinstance(entry.event, ev.RankExited):
+                # Lines are counted from 1, entries from 0.
+                self._at(entry.event.attempt).places[entry.event.rank] = entry.n + 1
         elif entry.command is not None:
             self._on_command(entry.command)
 
@@ -114,6 +113,12 @@ class _Reader:
         found = self.attempts.setdefault(number, Moments())
         found.heard_s = self._now_s
         return found
+
+    def _on_often(self, event: ev.Tick | ev.Progressed) -> None:
+        if isinstance(event, ev.Progressed):
+            self._on_step(event.at_s, event.attempt, event.step)
+        elif abs(event.at_s) < _TIME_MAX_S:
+            self._now_s = event.at_s
 
     def _on_step(self, at_s: float, number: int, step: int) -> None:
         if not abs(at_s) < _TIME_MAX_S:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
+from dsup.core.exits import CAUSES
 from dsup.report.html import (
     attempts,
     facts,
@@ -40,6 +41,9 @@ STACKS_MAX_CHARS: Final = 64 * 1024
 RULES_MAX: Final = 100
 OPTIONS_MAX: Final = 200
 
+_MARK: Final = b'<meta name="generator" content="dsup">'
+"""It stands in the first lines of the template."""
+
 _KEY: Final = (
     ("start", "start-up"),
     ("run", "training"),
@@ -58,6 +62,11 @@ def render(story: Story) -> str:
         story: what it tells; its texts may hold anything.
     """
     return _template().render(_values(story))
+
+
+def is_page(head: bytes) -> bool:
+    """Return whether a file that begins so is a page of dsup's, or empty."""
+    return not head or _MARK in head
 
 
 @functools.cache
@@ -126,6 +135,8 @@ def _values(story: Story) -> dict[str, Any]:
         "kernel": [words.capped(one, 1000) for one in kernel],
         "ranks": _ranks(story, attempt),
         "rules": main.verdict.looked[:RULES_MAX] if main else (),
+        "silent": tables.silent(story),
+        "open_output": _opens(story),
         "given": [o for o in story.options if o[2] != "default"][:OPTIONS_MAX],
         "unasked": [o[0] for o in story.options if o[2] == "default"][:OPTIONS_MAX],
         "made": f"{words.date(story.made_s)} {words.clock(story.made_s)}",
@@ -137,7 +148,9 @@ def _heading(story: Story) -> tuple[str, str]:
     main = story.main
     if main is None:
         return "", f"{story.outcome[:1].upper()}{story.outcome[1:]}" or story.name
-    return phrases.subject(main.verdict.summary)
+    subject, rest = phrases.subject(main.verdict.summary)
+    # The loud colour is the first rank's: where none is named, nobody gets it.
+    return (subject, rest) if main.verdict.first_ranks else ("", f"{subject}{rest}")
 
 
 def _period(story: Story) -> tuple[str, str, str] | None:
@@ -145,12 +158,14 @@ def _period(story: Story) -> tuple[str, str, str] | None:
     if not story.clock or not story.attempts:
         return None
     first_s, last_s = story.attempts[0].start_s, story.attempts[-1].end_s
-    return words.period(first_s, last_s), words.iso(first_s), words.iso(last_s)
+    when = words.period(first_s, last_s)
+    zone = f"{words.NBSP}{story.zone}" if story.zone else ""
+    return f"{when}{zone}", words.iso(first_s), words.iso(last_s)
 
 
 def _zero(story: Story) -> str:
     at_s = phrases.died_s(story)
-    return f"{words.clock(at_s, 3)} UTC" if at_s is not None else ""
+    return story.at(at_s) if at_s is not None else ""
 
 
 def _charts(story: Story, attempt: Attempt | None) -> dict[str, Any]:
@@ -184,6 +199,13 @@ def key(chart: Chart | None, story: Story) -> list[tuple[str, str]]:
         "stop": f"ended by {phrases.ender(story)}",
     }
     return [(k, words_of.get(k, meaning)) for k, meaning in _KEY if k in kinds]
+
+
+def _opens(story: Story) -> bool:
+    """Return whether the output is what a person wants to read first."""
+    if story.main is None or story.launcher != "dsup":
+        return True
+    return CAUSES[story.main.verdict.cause].family == "user"
 
 
 def _shares(story: Story) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ SHORT: Final = {
     "segfault": "crashed (segmentation fault)",
     "sigbus": "crashed (bus error)",
     "abort": "aborted",
-    "killed": "was killed from outside",
+    "killed": "was killed, sender unknown",
     "agent_killed": "lost dsup's agent",
     "cuda_error": "met a CUDA error",
     "dataloader_worker": "lost a DataLoader worker",
@@ -96,7 +96,6 @@ def title(story: Story) -> str:
     if main is None:
         return f"{story.name} · dsup"
     verdict = main.verdict
-    who = "No rank"
     if verdict.first_ranks:
         who = ranks_words(verdict.first_ranks).capitalize()
         return f"{who} {short(verdict)} · {story.name} · dsup"

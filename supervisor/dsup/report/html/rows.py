@@ -80,7 +80,7 @@ def outcome(role: Role, life: RankLife | None, ender: str) -> str:
     status = ended(life.status) if life else ""
     match role.kind:
         case "victim":
-            of = "" if role.of is None else f" of {role.of}"
+            of = "" if role.of is None else f" of rank {role.of}"
             how = said(role)
             words = status if status and status in how else how or status
             return f"victim{of} · {words}" if words else f"victim{of}"

@@ -8,23 +8,46 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from dsup.core.exits import CAUSES
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
 from dsup.report.account import Account
 from dsup.report.html import command
 from dsup.report.html.lives import RANKS_MAX, Attempt, RankLife, Signal
 from dsup.report.html.moments import Moments, moments
-from dsup.report.html.values import Finding, Run, Stack, Story, Todo, Told, shifted
+from dsup.report.html.values import (
+    Finding,
+    Frame,
+    Run,
+    Stack,
+    Story,
+    Todo,
+    Told,
+    shifted,
+)
 from dsup.report.html.words import count
 from dsup_runtime import contract
 
-__all__ = ["Run", "Stack", "Story", "Todo", "Told", "of_log", "of_run", "shifted"]
+__all__ = [
+    "Frame",
+    "Run",
+    "Stack",
+    "Story",
+    "Todo",
+    "Told",
+    "of_log",
+    "of_run",
+    "shifted",
+]
 
 _ATTEMPTS_MAX: Final = 1000
 _SAMPLES_MAX: Final = 20_000
 _TIME_MAX_S: Final = 1e11
-_LAUNCHERS: Final = {"": "another launcher", "dsup": "dsup, by its log"}
+_LAUNCHERS: Final = {"": "an unknown launcher", "dsup": "dsup, by its log"}
 """A log of dsup's own knows less than its run directory, and is no run of its."""
+
+_WORDS: Final = ("stderr", "stdout", "error_file", "note")
+"""Sources that are a rank's own words: its log has more of them."""
 
 _TRAINING: Final = ("train", "eval", "checkpoint", "finish")
 
@@ -49,7 +72,7 @@ def of_run(told: Account, run: Run) -> Story:
         nodes=(host,) if isinstance(host, str) else (),
         world_size=told.world_size or max((len(a.ranks) for a in attempts), default=0),
         attempts=tuple(attempts),
-        told=tuple(run.told),
+        told=tuple(_placed(one, when) for one in run.told),
         outcome=run.outcome,
         panel=tuple(run.panel),
         output_place=run.output_place,
@@ -61,7 +84,9 @@ def of_run(told: Account, run: Run) -> Story:
         options=command.options(run.known),
         environment=command.environment(run.known),
         remarks=tuple(run.remarks),
-        directory=run.path,
+        directory=f"run in {run.bundle}" if run.bundle else run.path,
+        bundle=run.bundle,
+        running=run.running,
         made_s=run.made_s,
         resume=_newest(when),
     )
@@ -70,20 +95,13 @@ def of_run(told: Account, run: Run) -> Story:
 
 def of_log(
     found: Sequence[Finding],
-    *,
-    name: str,
-    made_s: float,
-    panel: Sequence[str] = (),
-    remarks: Sequence[str] = (),
+    frame: Frame,
 ) -> Story:
     """Return the story that another launcher's logs tell.
 
     Args:
         found: attempts, in the order of the log.
-        name: what the logs are known by: a file or a directory.
-        made_s: when the page is made, CLOCK_REALTIME.
-        panel: the last verdict as a terminal shows it.
-        remarks: what could not be read.
+        frame: what is said around it.
     """
     clock = all(_is_time(one.verdict.at_s) for one in found)
     last = found[-1]
@@ -92,7 +110,7 @@ def of_log(
     nodes = dict.fromkeys(node for one in found for node in one.nodes)
     advice = last.verdict.advice
     return Story(
-        name=os.path.basename(os.path.normpath(name)) or name,
+        name=os.path.basename(os.path.normpath(frame.name)) or frame.name,
         nodes=tuple(nodes),
         world_size=max(sizes, default=0),
         attempts=tuple(a for a in attempts if a.ranks),
@@ -102,12 +120,30 @@ def of_log(
         ),
         clock=clock,
         launcher=_LAUNCHERS.get(last.launcher, last.launcher),
-        panel=tuple(panel),
+        panel=tuple(frame.panel),
         todo=(Todo(advice.text),) if advice else (),
-        remarks=tuple(remarks),
-        directory=name,
-        made_s=made_s,
+        output_place=frame.output_place,
+        output=tuple(frame.output),
+        remarks=tuple(frame.remarks),
+        directory=f"{frame.name} in {frame.bundle}" if frame.bundle else frame.name,
+        bundle=frame.bundle,
+        zone=frame.zone,
+        made_s=frame.made_s,
     )
+
+
+def _placed(told: Told, when: Mapping[int, Moments]) -> Told:
+    """Return a verdict whose evidence of ranks' ends names the journal's lines."""
+    verdict = told.verdict
+    known = when.get(verdict.attempt)
+    places = known.places if known else {}
+    evidence = tuple(
+        one._replace(file=contract.JOURNAL_FILE, line=places[one.rank])
+        if one.source == "status" and not one.file and one.rank in places
+        else one
+        for one in verdict.evidence
+    )
+    return told._replace(verdict=verdict._replace(evidence=evidence))
 
 
 def _is_time(at_s: float) -> bool:
@@ -147,6 +183,8 @@ def _attempt(
     end_s = max(x for x in heard if x is not None) + off_s
     if known.over_s is not None:
         end_s = max([known.over_s, *ends]) + off_s
+    elif run.running and number == max(when):
+        end_s = max(end_s, run.made_s)
     return Attempt(
         number=number,
         start_s=min(started_s if known.began_s is None else known.began_s, started_s)
@@ -217,7 +255,7 @@ def _newest(when: Mapping[int, Moments]) -> tuple[int, str] | None:
 
 
 def _todo(story: Story) -> tuple[Todo, ...]:
-    """Return what to do: dsup's advice, how to go on, where to read more."""
+    """Return what to do: dsup's advice, how to go on."""
     main = story.main
     if main is None:
         return ()
@@ -230,8 +268,6 @@ def _todo(story: Story) -> tuple[Todo, ...]:
         again = _again(story, step)
         text = f"Then launch again: checkpoint {step} is complete ({path}){again}."
         found.append(Todo(text, story.command))
-    about = f"Read what {verdict.cause} means, and what dsup does about it."
-    found.append(Todo(about, f"dsup explain {verdict.cause}"))
     return tuple(found[:3])
 
 
@@ -245,8 +281,14 @@ def _again(story: Story, step: int) -> str:
 
 
 def _look(story: Story, verdict: Verdict) -> str:
-    """Return the command that shows the first rank's last words."""
-    if not verdict.first_ranks or not story.output:
+    """Return the command that shows the first rank's last words, if they tell why."""
+    place = story.output_place
+    telling = CAUSES[verdict.cause].family == "user" or any(
+        one.source in _WORDS for one in verdict.evidence
+    )
+    if not verdict.first_ranks or not place or not telling:
         return ""
-    place = story.output_place or contract.STDERR_FILE
+    if story.bundle:
+        member = shlex.quote(f"run/{place}")
+        return f"tar -xzOf {shlex.quote(story.bundle)} {member} | tail -n 50"
     return f"tail -n 50 {shlex.quote(os.path.join(story.directory, place))}"

@@ -101,6 +101,18 @@ def quiet(story: Story) -> list[str]:
     ]
 
 
+def silent(story: Story) -> tuple[str, str]:
+    """Return which rules had nothing to say: asked before the one that spoke; after."""
+    if story.main is None:
+        return "", ""
+    verdict = story.main.verdict
+    tried = [one.rule for one in verdict.looked]
+    at = tried.index(verdict.rule) if verdict.rule in tried else len(tried)
+    parts = verdict.looked[:at], verdict.looked[at + 1 :]
+    names = [", ".join(one.rule for one in part if not one.cause) for part in parts]
+    return names[0], names[1]
+
+
 def ends(story: Story) -> list[Ended]:
     """Return who ended and of what, the first ranks on top."""
     if story.main is None:
@@ -217,7 +229,7 @@ def _ended(
             return Ended(spans(ranks), "first", _joined(words, status), first=True)
         case "victim":
             of = "victim" if len(ranks) == 1 else "victims"
-            whom = of if role.of is None else f"{of} of {role.of}"
+            whom = of if role.of is None else f"{of} of rank {role.of}"
             how = said(role) or status
             return Ended(spans(ranks), whom, f"{how}{when}", first=False)
         case "ended":

@@ -57,7 +57,7 @@ def whole_run(story: Story) -> Chart | None:
     across = [vertical("grid", scale.x(t), grid.top - 6, axis) for t in found.at_s]
     texts = [*grid.labels(), *heads, *_gutter(grid, main, story)]
     if story.clock:
-        texts += _axis(scale, found, axis + 17)
+        texts += _axis(scale, found, axis + 17, story.zone)
     if curve:
         texts += curve.texts
     return Chart(
@@ -119,8 +119,8 @@ def _scale(attempts: Sequence[Attempt], clock: bool) -> tuple[Scale, Ticks]:
     return Scale((*blocks, Stretch(found.from_s - air_s, to_s, x, RIGHT))), found
 
 
-def _axis(scale: Scale, found: Ticks, y: float) -> list[Text]:
-    texts = [Text(GUTTER, y, "UTC", "axis")]
+def _axis(scale: Scale, found: Ticks, y: float, zone: str) -> list[Text]:
+    texts = [Text(GUTTER, y, zone, "axis")] if zone else []
     for at_s in found.at_s:
         text = Text(scale.x(at_s), y, label(at_s, found.step_s), "axis", "middle")
         if clear_of(text, texts):
@@ -146,6 +146,8 @@ def _heads(
             texts += _head(attempt, before, left, texts)
     end = "last line" if story.launcher != "dsup" else "end"
     heading = end if alone else f"{end} of attempt {main.number}"
+    if _goes_on(story, main):
+        heading = f"now, in attempt {main.number}"
     return [*texts, gutter(25.0, heading, "axis")], lines
 
 
@@ -217,11 +219,17 @@ def _gutter(grid: Grid, main: Attempt, story: Story) -> list[Text]:
         kind = TONES.get(row.role.kind, "plain")
         if row.role.kind == "first":
             words, kind = phrases.first_words(story), "first" if row.band else "bold"
+        elif _goes_on(story, main) and row.role.kind == "open":
+            words = "runs"
         elif row.fold:
             words = words or "no end seen"
         tip = _tip(life, story) if life else ""
         texts.append(gutter(grid.base(number), words, kind, tip))
     return texts
+
+
+def _goes_on(story: Story, main: Attempt) -> bool:
+    return story.running and main.number == story.attempts[-1].number
 
 
 def _tip(life: RankLife, story: Story) -> str:
@@ -230,8 +238,8 @@ def _tip(life: RankLife, story: Story) -> str:
     if life.pid is not None:
         parts.append(f"pid {life.pid}")
     if story.clock:
-        gone = clock(life.end_s, 3) if life.end_s is not None else "?"
-        parts.append(f"{clock(life.start_s, 3)} to {gone} UTC")
+        gone = story.at(life.end_s) if life.end_s is not None else "?"
+        parts.append(f"{clock(life.start_s, 3)} to {gone}")
     parts += [ended(life.status)] if life.status is not None else []
     parts += [f"step {life.step}"] if life.step is not None else []
     return ", ".join(parts)

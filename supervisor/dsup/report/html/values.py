@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
 from dsup.report.html.lives import Attempt
+from dsup.report.html.words import clock
 
 
 class Told(NamedTuple):
@@ -69,7 +70,10 @@ class Story(NamedTuple):
         options: name, value, origin.
         environment: names and values that bear on the ranks, secrets masked.
         remarks: what could not be read.
-        directory: the run directory, or where the logs are.
+        directory: the run directory, or where the logs are; of a bundle its name.
+        bundle: the bundle that all of it was in; empty for none.
+        zone: of the times; empty where a log does not tell it.
+        running: the run goes on.
         made_s: when the page was made, CLOCK_REALTIME.
     """
 
@@ -96,6 +100,15 @@ class Story(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
     directory: str = ""
+    bundle: str = ""
+    zone: str = "UTC"
+    running: bool = False
+
+    def at(self, wall_s: float) -> str:
+        """Return a time of day, as exact as it was told, and of which zone it is."""
+        zone = f" {self.zone}" if self.zone else ""
+        coarse = self.launcher != "dsup" and wall_s == round(wall_s)
+        return f"{clock(wall_s, 0 if coarse else 3)}{zone}"
 
     @property
     def main(self) -> Told | None:
@@ -124,7 +137,8 @@ class Run(NamedTuple):
         made_s: when the page is made, CLOCK_REALTIME.
         dsup: its version.
         samples: of each attempt, agent clock.
-        panel, output_place, output, stacks, kernel, remarks: as in ``Story``.
+        panel, output_place, output, stacks, kernel, remarks, bundle, running: as in
+            ``Story``.
     """
 
     path: str
@@ -142,6 +156,29 @@ class Run(NamedTuple):
     stacks: Sequence[Stack] = ()
     kernel: Sequence[str] = ()
     remarks: Sequence[str] = ()
+    bundle: str = ""
+    running: bool = False
+
+
+class Frame(NamedTuple):
+    """What is said around what logs tell.
+
+    Attributes:
+        name: what the logs are known by: a file or a directory.
+        made_s: when the page is made, CLOCK_REALTIME.
+        output: lines of the log around the proof.
+
+    The others are as in ``Story``.
+    """
+
+    name: str
+    made_s: float
+    panel: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    output_place: str = ""
+    output: Sequence[str] = ()
+    bundle: str = ""
+    zone: str = "UTC"
 
 
 class Finding(Protocol):

@@ -116,10 +116,11 @@ def clock(wall_s: float, digits: int = 0) -> str:
         wall_s: CLOCK_REALTIME, seconds.
         digits: of the second's fraction, cut off and not rounded.
     """
-    stamp = time.strftime("%H:%M:%S", time.gmtime(_sane(wall_s)))
+    stamp = time.strftime("%H:%M:%S", time.gmtime(_sane(wall_s) + 5e-7))
     if not digits:
         return stamp
-    fraction = math.floor((_sane(wall_s) % 1) * 10**digits + 1e-6)
+    # A time of today as a float is exact to a quarter of a microsecond.
+    fraction = math.floor(((_sane(wall_s) + 5e-7) % 1) * 10**digits)
     return f"{stamp}.{min(fraction, 10**digits - 1):0{digits}d}"
 
 
@@ -134,14 +135,14 @@ def iso(wall_s: float) -> str:
 
 
 def period(first_s: float, last_s: float) -> str:
-    """Return ``2026-11-28, 14:00 to 14:39 UTC``."""
+    """Return ``2026-11-28, 14:00 to 14:39``."""
     first, last = clock(first_s)[:5], clock(last_s)[:5]
     if last_s - first_s < _MINUTE_S:
         first, last = clock(first_s), clock(last_s)
     if date(first_s) == date(last_s):
         same = first == last
-        return f"{date(first_s)}, {first if same else f'{first} to {last}'}{NBSP}UTC"
-    return f"{date(first_s)} {first} to {date(last_s)} {last}{NBSP}UTC"
+        return f"{date(first_s)}, {first if same else f'{first} to {last}'}"
+    return f"{date(first_s)} {first} to {date(last_s)} {last}"
 
 
 def duration(seconds: float) -> str:
