@@ -156,7 +156,7 @@ class _Reading:
         return case._replace(node=node, offset_s=0.0, ended=kept.ended or case.ended)
 
     def _tails(self, number: int) -> dict[int, tuple[bytes, bytes]]:
-        """Return the ends of stderr and stdout of each rank, as far as they are kept."""
+        """Return the end of each rank's stderr and stdout, as far as they are kept."""
         life = self._told.lives.get(number)
         found = {}
         for rank in life.pids if life else ():

@@ -10,8 +10,6 @@ from typing import Final
 from dsup.core.job import Job
 from dsup.report.secret_names import MASK, is_secret, may_hold_secret
 
-__all__ = ["is_secret", "run_file", "shown"]
-
 _ARGUMENTS: Final = "args"
 
 
