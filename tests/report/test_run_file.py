@@ -5,7 +5,8 @@ import json
 import pytest
 
 from dsup.core.job import Option
-from dsup.report.run_file import is_secret, run_file
+from dsup.report.run_file import run_file
+from dsup.report.secret_names import is_secret
 
 SECRETS = {
     "WANDB_API_KEY": "k1",
