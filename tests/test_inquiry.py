@@ -96,7 +96,8 @@ class Desk:
         """Keep it."""
         self.published.append(verdict)
 
-    def keep_samples(self, attempt, lines):
+    def keep_samples(self, _attempt, lines):
+        """Keep them."""
         self.samples = lines
 
     def keep_outcome(self, _state, _step):

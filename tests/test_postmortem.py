@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dsup.core.errors import DsupError
-from dsup.postmortem import diagnose_logs
+from dsup.postmortem import NO_FAILURE, diagnose_logs
 
 REPORT = """\
 [rank2]: Traceback (most recent call last):
@@ -186,3 +186,113 @@ def test_a_path_that_is_not_there(tmp_path):
     """It is named, and why it cannot be read."""
     with pytest.raises(DsupError, match="no such file"):
         diagnose_logs([str(tmp_path / "gone.log")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "W0702 10:41:07.120000 900 torch/distributed/run.py:874] **\ndone 1\ndone 0\n",
+        "import torch\nif rank == 1: raise ValueError('loss is nan')\n",
+        '{"title": "node", "world_size": "error"}\n',
+        "[rank0]: step 9\n[rank0]: training finished\n",
+    ],
+    ids=["torchrun", "a script", "a document", "a training that ended"],
+)
+def test_a_log_of_no_failure(write, text):
+    """There is no verdict on what did not fail, and that is said."""
+    told = diagnose_logs([write(text)])
+
+    assert told.findings == ()
+    assert told.remarks == (NO_FAILURE,)
+
+
+@pytest.mark.parametrize("text", ["[rank0]: step 9\n", "[rank0]: lost the data set\n"])
+def test_a_log_that_may_tell_of_one(write, text):
+    """It breaks off between two steps, or has a word that failures are told with."""
+    (finding,) = diagnose_logs([write(text)]).findings
+
+    assert finding.verdict.cause == "unknown"
+
+
+def test_a_restart_that_is_not_told_to_fail(write):
+    """The attempt that failed has a finding, the other one a remark."""
+    again = (
+        "[default] Worker group FAILED. 2/3 attempts left; will restart worker group"
+    )
+    told = diagnose_logs(
+        [write(f"{OOM}{again}\nrank 0 ready\nrank 1 ready\nrank 0 done\n")]
+    )
+
+    assert [one.verdict.attempt for one in told.findings] == [0]
+    assert told.remarks == (f"attempt 1: {NO_FAILURE}",)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "zoned"),
+    [("2026-07-02T10:00:00Z", True), ("2026-07-02 10:00:00,120", False)],
+)
+def test_times_with_and_without_a_zone(write, stamp, zoned):
+    """A clock on the wall of an unknown place is not called UTC."""
+    text = "".join(
+        f"{stamp} [rank1]: {line}\n"
+        for line in (
+            "Traceback (most recent call last):",
+            '  File "/app/t.py", line 7, in <module>',
+            "ValueError: no labels",
+        )
+    )
+    (finding,) = diagnose_logs([write(text)]).findings
+
+    assert math.isfinite(finding.verdict.at_s)
+    assert finding.zoned is zoned
+
+
+def test_the_layout_of_torchrun_tells_who_started_the_ranks(tmp_path, write):
+    """A directory of a made-up name above its attempts; dsup's begins with a time."""
+    write(LOST, "logs/none_x1y2z3ab/attempt_0/0/stderr.log")
+    write("", "logs/none_x1y2z3ab/attempt_0/1/stderr.log")
+    write(LOST, "runs/20260702T100000Z-train-a1b2c3_gpu-a17b/attempt_0/0/stderr.log")
+    theirs = diagnose_logs([str(tmp_path / "logs")])
+    own = diagnose_logs([str(tmp_path / "runs")])
+
+    assert (theirs.launcher, own.launcher) == ("torchrun", "")
+    (remark,) = theirs.remarks
+    assert remark.startswith("nothing was written to ")
+    assert remark.endswith("attempt_0/1/stderr.log")
+
+
+def test_the_words_of_a_library_follow_the_place_in_its_code(write):
+    """What gloo says comes before where in gloo that is; the script's line is told."""
+    text = (
+        "[rank0]: Traceback (most recent call last):\n"
+        '[rank0]:   File "/app/g.py", line 7, in <module>\n'
+        "[rank0]:     dist.all_reduce(t)\n"
+        "[rank0]: RuntimeError: [/src/gloo/transport/tcp/unbound_buffer.cc:78] Timed "
+        "out waiting 6000ms for recv operation to complete\n"
+    )
+    (finding,) = diagnose_logs([write(text)]).findings
+
+    assert finding.verdict.evidence[0].text == (
+        "RuntimeError: Timed out waiting 6000ms for recv operation to complete (g.py:7)"
+    )
+
+
+def test_what_dsup_printed_is_quoted(write):
+    """Its verdict, its run directory; a rank may have printed them too: no proof."""
+    text = (
+        "dsup: 2 ranks of train; logs in /runs/20260702T100000Z-train-a1b2c3_n7\n"
+        "━━ dsup ━ attempt 0 failed ━━━━━━━━ 10:00:03 UTC ━━\n"
+        "Rank 1 was killed by the kernel's OOM killer.\n\n"
+        " cause    host_oom, proven\n first    rank 1 on n7 (local 1), 10:00:03.2\n"
+        "━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━\n"
+    )
+    (finding,) = diagnose_logs([write(text)]).findings
+    verdict = finding.verdict
+
+    assert (verdict.cause, verdict.first_ranks) == ("host_oom", (1,))
+    assert verdict.certainty == "likely"
+    assert verdict.summary.startswith(
+        "The log says, in dsup's words: Rank 1 was killed"
+    )
+    assert finding.launcher == "dsup"
+    assert finding.directory == "/runs/20260702T100000Z-train-a1b2c3_n7"

@@ -183,7 +183,9 @@ def _words(case: Case) -> dict[int, LastWords]:
     tails = decode_tails(case.tails)
     ranks = sorted({rank for rank, _ in tails})
     return {
-        rank: last_words(tails.get((rank, 1), b""), tails.get((rank, 0), b""))
+        rank: last_words(
+            tails.get((rank, 1), b""), tails.get((rank, 0), b""), rank=rank
+        )
         for rank in ranks
     }
 

@@ -54,6 +54,9 @@ def test_a_bus_error_with_a_full_shm(incident):
     assert story.verdict.summary == (
         "Rank 3 got a bus error (SIGBUS): /dev/shm was full (64 MiB of 64 MiB)."
     )
+    assert [e.text for e in story.verdict.evidence if e.source == "counters"] == [
+        "/dev/shm is full: 0 MiB left (/dev/shm)"  # noqa: S108 (a name)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +175,22 @@ def test_a_signal_that_dsup_did_not_send(incident, signum, name, certainty):
     assert story.answer == ("terminated", "killed", (2,), certainty)
     assert f"killed by {name} of unknown sender" in story.verdict.summary
     assert ("KeyboardInterrupt" in story.verdict.summary) == (signum == INT)
+
+
+@pytest.mark.parametrize(
+    ("signum", "words"),
+    [
+        pytest.param(24, "SIGXCPU, which the kernel sends", id="processor time"),
+        pytest.param(25, "the size of a file (ulimit -f)", id="the size of a file"),
+    ],
+)
+def test_a_signal_that_the_kernel_sends_at_a_limit(incident, signum, words):
+    """Nobody is to be looked for: the limit is to be raised."""
+    story = incident().ended(2, -signum).lost(0, 1, 3)
+
+    assert story.answer == ("limit_reached", "killed", (2,), "proven")
+    assert words in story.verdict.summary
+    assert story.verdict.advice.action == "raise_limit"
 
 
 def test_an_interrupt_that_python_turned_into_an_exception(incident):

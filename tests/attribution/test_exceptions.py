@@ -293,6 +293,20 @@ def test_the_odd_one_out_had_another_shape(incident):
     )
 
 
+def test_gloo_that_was_sent_another_size_names_nobody(incident):
+    """Whoever sends the wrong size is somewhere else than who notices it."""
+    thrown = "terminate called after throwing an instance of 'gloo::EnforceNotMet'"
+    what = "[enforce fail at tcp/pair.cc:456] op.preamble.length <= op.nbytes. 8 vs 4."
+    story = incident(world_size=2).ended(0, -6).said(0, thrown, what, crash=thrown)
+    story.lost(1)
+
+    assert story.answer == ("sizes_differ", "collective_mismatch", (), "proven")
+    assert story.verdict.summary == (
+        "The ranks called different collectives: rank 0 was sent 8 bytes where it "
+        "waited for 4."
+    )
+
+
 def test_two_that_differ_are_both_named(incident):
     """With no majority nobody is odd."""
     text = mismatch(fingerprint(0, "ALLREDUCE"), fingerprint(1, "BROADCAST"))
@@ -408,3 +422,63 @@ def test_notes_that_were_not_read_are_said(incident):
     said = [(line.text, line.rank) for line in verdict.evidence]
 
     assert ("looked at its first notes only: it sent more than are read", 2) in said
+
+
+MOVED = "[enforce fail at inline_container.cc:820] . unexpected pos 1408 vs 1302"
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "certainty", "words"),
+    [
+        pytest.param(1 << 30, "likely", "; likely a full disk.", id="room by now"),
+        pytest.param(0, "proven", "; full: checkpoints.", id="full"),
+    ],
+)
+def test_a_failed_write_without_an_errno(incident, free_bytes, certainty, words):
+    """Why torch's zip writer lost a write is sure only where something is full."""
+    story = incident().raised(0, "RuntimeError", MOVED).lost(1, 2, 3)
+    story.space("checkpoints", free_bytes, 8 << 30)
+    verdict = story.verdict
+
+    assert story.answer == ("raised", "disk_full", (0,), certainty)
+    assert verdict.summary.endswith(words)
+    assert any("is full" in e.text for e in verdict.evidence) == (not free_bytes)
+
+
+def test_an_errno_behind_a_failed_write_is_sure(incident):
+    """Where the chain has the kernel's own word, nothing else needs to be full."""
+    inner = (("OSError", "[Errno 28] No space left on device"),)
+    story = incident().raised(0, "RuntimeError", MOVED, causes=inner).lost(1, 2, 3)
+
+    assert story.answer == ("raised", "disk_full", (0,), "proven")
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        pytest.param(
+            "unable to write to file </torch_7_3>: No space left on device (28)",
+            "check_shm",
+            id="shared memory",
+        ),
+        pytest.param(
+            "[Errno 28] No space left on device: '/ckpt/7'", "free_space", id="a disk"
+        ),
+    ],
+)
+def test_what_is_full_decides_what_to_do(incident, text, action):
+    """Nobody frees shared memory by deleting checkpoints."""
+    story = incident().raised(0, "RuntimeError", text).lost(1, 2, 3)
+
+    assert story.verdict.cause == "disk_full"
+    assert story.verdict.advice.action == action
+
+
+def test_the_kernel_s_line_about_a_crashed_worker_is_cited(incident):
+    """Its pid stands in the exception of the rank that lost it."""
+    text = "DataLoader worker (pid 4711) is killed by signal: Segmentation fault."
+    story = incident().raised(1, "RuntimeError", text).lost(0, 2, 3)
+    story.kernel("segfault", 4711, 9.9)
+
+    assert story.answer[:3] == ("raised", "dataloader_worker", (1,))
+    assert "segfault 4711 [kmsg seq 1]" in [e.text for e in story.verdict.evidence]

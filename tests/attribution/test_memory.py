@@ -116,6 +116,40 @@ def test_a_killed_dataloader_worker(incident):
     )
 
 
+def test_a_killed_worker_that_nobody_saw(incident):
+    """Born and dead between two looks: its pid stands in what its rank tells."""
+    inner = (("RuntimeError", LOADER),)
+    story = incident().kernel("oom_memcg", 4711, 9.8)
+    story.raised(1, "RuntimeError", "worker exited unexpectedly", causes=inner)
+    story.lost(0, 2, 3)
+
+    assert story.answer == (
+        "kernel_killed_helper",
+        "dataloader_worker",
+        (1,),
+        "proven",
+    )
+
+
+def test_a_process_that_was_seen_is_not_another_rank_s_by_its_word(incident):
+    """What a rank tells of a pid does not take it from the rank that it was below."""
+    story = incident().child(0, 4711).kernel("oom_memcg", 4711, 9.8)
+    story.raised(1, "RuntimeError", LOADER).lost(0, 2, 3)
+
+    assert story.answer[:3] == ("raised", "dataloader_worker", (1,))
+
+
+def test_a_worker_told_of_is_a_process_of_the_run(incident):
+    """A line about it that explains nothing is not called a stranger's."""
+    story = incident().kernel("oom_memcg", 4711, 9.8)
+    story.raised(1, "RuntimeError", LOADER).raised(2, "ValueError", "no", 9.0)
+    story.lost(0, 3)
+    (line,) = [e.text for e in story.verdict.evidence if e.source == "kernel"]
+
+    assert story.verdict.first_ranks == (2,)
+    assert line.startswith("looked at, not what came first: ")
+
+
 def test_a_killed_helper(incident):
     """Another helper that was killed is named with its name and pid."""
     story = incident().child(1, 4711).kernel("oom_memcg", 4711, 9.8, comm="ffmpeg")

@@ -126,3 +126,72 @@ def test_stacks_of_a_suspicion_tell_where_it_was(incident):
     story.at(2, "dataset.py:88 in read").but(stacks_s=112.0)
 
     assert "likely hung at dataset.py:88: it did not enter" in story.verdict.summary
+
+
+def test_a_straggler_speaks_like_a_victim(incident):
+    """It comes when the others have timed out, and meets their closed connections."""
+    story = incident().timed_out(0, 1, 3, at=15.0).lost(2, at=17.0)
+    verdict = story.verdict
+
+    assert story.answer == ("came_late", "hang", (2,), "likely")
+    assert verdict.summary == (
+        "Rank 2 likely hung: it came when 3 others had timed out."
+    )
+    assert verdict.evidence[0].text.startswith(
+        "rank 2, 2.0 s after the last time-out: RuntimeError: "
+    )
+    assert [victim.rank for victim in verdict.victims] == [0, 1, 3]
+
+
+def test_who_waited_and_lost_its_connections_is_no_straggler(incident):
+    """Closed connections before the last time-out come from the first that gave up."""
+    story = incident(world_size=5).timed_out(0, at=15.0).lost(1, at=15.1)
+    story.timed_out(3, 4, at=15.2).lost(2, at=17.0)
+
+    assert story.answer == ("came_late", "hang", (2,), "likely")
+
+
+@pytest.mark.parametrize(
+    ("world_size", "waited", "late"),
+    [
+        pytest.param(6, (0, 1, 3, 5), (2, 4), id="two that were late"),
+        pytest.param(2, (0,), (1,), id="one that waited"),
+    ],
+)
+def test_stragglers_that_are_a_guess(incident, world_size, waited, late):
+    """Several may have waited for the last of them; one that waited proves little."""
+    story = incident(world_size=world_size)
+    story.timed_out(*waited, at=15.0).lost(*late, at=17.0)
+
+    assert story.answer == ("came_late", "hang", late, "guess")
+
+
+def test_steps_narrow_down_who_came_late(incident):
+    """Of two that met closed connections, the one with fewer steps was late."""
+    story = incident(world_size=5).timed_out(0, 1, 3).lost(2, 4, at=17.0)
+    for rank in range(5):
+        story.beat(rank, 519 if rank == 4 else 520)
+
+    assert story.answer == ("came_late", "hang", (4,), "likely")
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(
+            lambda i: i().timed_out(0, 1, 3, at=15.0).lost(2, at=14.0),
+            id="closed before anybody gave up",
+        ),
+        pytest.param(
+            lambda i: i().timed_out(0, at=15.0).lost(1, 2, 3, at=16.0),
+            id="more than timed out",
+        ),
+        pytest.param(
+            lambda i: i(world_size=8).timed_out(0, 1, 3, at=15.0).lost(2, at=17.0),
+            id="ranks that nobody knows of",
+        ),
+    ],
+)
+def test_no_straggler_can_be_told(incident, story):
+    """A closed connection alone is every victim's."""
+    assert story(incident).verdict.cause != "hang"

@@ -18,6 +18,15 @@ def test_an_early_exit(incident):
     assert story.verdict.status == 0
 
 
+def test_an_early_exit_before_any_step(incident):
+    """Where no rank had finished a step, nobody trained yet."""
+    story = incident().ended(2, 0).timed_out(0, 1, 3).beat(0, None)
+
+    assert story.verdict.summary == (
+        "Rank 2 ended with exit 0 while the other 3 still ran."
+    )
+
+
 def test_an_early_exit_and_silent_victims(incident):
     """Victims that caught the error and left with 1 do not hide an early exit."""
     story = incident().ended(2, 0, 9.0).ended(0, 1, 9.5).ended(1, 1, 9.5).stood(3)

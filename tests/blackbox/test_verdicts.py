@@ -107,7 +107,8 @@ def test_the_panel_and_diagnose_say_the_same(run):
     [verdict] = json.loads(diagnose(run, str(run.run_dir()), "--json").stdout)[
         "verdicts"
     ]
-    assert verdict == verdict_of(run)
+    kept = verdict_of(run)
+    assert {name: verdict.get(name) for name in kept} == kept
 
 
 def diagnose(run, *words):

@@ -163,20 +163,24 @@ Rank 1 was killed by somebody.
  cause    killed, proven
  first    rank 1 on gpu-a17 (local 1, pid 101), 01:46:43.0
  proof    status  rank 1: SIGKILL
- victims  ended by dsup: 0
+ victims  ended by dsup: rank 0
  next     the run was given up with exit code 137: so it is
- more     attempt_0/1/stderr.log
+ more     attempt_0/1
 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+ course   seconds from 01:46:43.0 UTC
+   +0.00  rank 1          ended first: SIGKILL
+   +0.00  dsup            SIGTERM to rank 0
+   +0.50  rank 0          ended by dsup: SIGTERM
 """
 
 
 def test_a_kept_verdict_is_shown_as_it_was(made, dsup):
-    """The panel of the failed attempt, and below it what became of the run."""
+    """The panel of the failed attempt, and below it what happened when."""
     keep(made(*GIVEN_UP), verdict())
     said = dsup("diagnose")
 
     assert (said.code, said.err) == (0, "")
-    log = re.compile(r"(?m)^( more     ).*(attempt_0/)")  # in full where that fits
+    log = re.compile(r"(?m)^( more     ).*(attempt_0/1)")  # in full where that fits
     assert log.sub(r"\1\2", said.out) == GIVEN_UP_TEXT
 
 
@@ -218,10 +222,7 @@ def test_earlier_attempts_are_one_line_each_unless_all_are_asked_for(made, dsup)
     keep(path, verdict(attempt=1))
     brief, full = dsup("diagnose").out, dsup("diagnose", "--all").out
 
-    assert brief.splitlines()[1] == (
-        "rank 1 left early, proven; attempt 0; "
-        "attempt 1 was started at 01:46:46 UTC: so it is"
-    )
+    assert brief.splitlines()[1] == ("attempt 0, 01:46:43: rank 1 left early")
     assert brief.count(" failed ━") == 1
     assert full.count(" failed ━") == 2
 
@@ -231,7 +232,7 @@ def test_earlier_attempts_are_one_line_each_unless_all_are_asked_for(made, dsup)
     [
         pytest.param(
             GIVEN_UP,
-            ("unknown", [1], "guess", [0]),
+            ("killed", [1], "guess", [0]),
             id="a rank was killed, dsup ended the other",
         ),
         pytest.param(
@@ -243,7 +244,7 @@ def test_earlier_attempts_are_one_line_each_unless_all_are_asked_for(made, dsup)
                 agreed(code=1),
                 command("exit", code=1, origin="rank"),
             ),
-            ("unknown", [1], "guess", [0]),
+            ("python_exception", [1], "guess", [0]),
             id="a death that dsup brought about is nobody's fault",
         ),
         pytest.param(
@@ -254,7 +255,7 @@ def test_earlier_attempts_are_one_line_each_unless_all_are_asked_for(made, dsup)
                 agreed(code=139),
                 command("exit", code=139, origin="rank"),
             ),
-            ("unknown", [1], "guess", []),
+            ("killed", [1], "guess", []),
             id="a death that nobody else can cause goes first",
         ),
         pytest.param(
@@ -426,7 +427,7 @@ def test_a_failure_before_the_agent_went_is_told_too(made, dsup):
     rank, agent = json.loads(dsup("diagnose", "--json").out)["verdicts"]
     said = dsup("diagnose").out
 
-    assert (rank["cause"], rank["first_ranks"]) == ("unknown", [1])
+    assert (rank["cause"], rank["first_ranks"]) == ("python_exception", [1])
     assert (agent["cause"], agent["first_ranks"]) == ("agent_killed", [])
     assert rank["at"] == agent["at"]
     assert "rank 1 may have gone first: it ended with exit code 1" in said
@@ -471,7 +472,7 @@ def test_a_damaged_journal_is_read_as_far_as_it_goes(made, dsup, extra, remark):
     said = dsup("diagnose")
 
     assert said.code == 0
-    assert "cause    unknown, guess" in said.out
+    assert "cause    killed, guess" in said.out
     assert remark in said.out
     assert bool(remark) == ("cannot be read" in said.out)
 
@@ -511,7 +512,7 @@ def test_a_verdict_that_cannot_be_read_is_replaced_and_said(made, dsup, damage):
 
     assert said.code == 0
     assert "attempt_0/verdict.json cannot be read" in said.out
-    assert "cause    unknown, guess" in said.out
+    assert "cause    killed, guess" in said.out
 
 
 @pytest.mark.parametrize(
@@ -622,9 +623,11 @@ def test_runs_are_looked_for_where_launch_would_keep_them(
             ["nosuch"], f"(the newest is {OTHER})", id="no such name: a suggestion"
         ),
         pytest.param(
-            ["2099"], f"2 names have that in them: {OTHER}, {NAME} (", id="ambiguous"
+            ["2099"],
+            f"have that in them: {OTHER} (failed), {NAME} (failed)",
+            id="ambiguous",
         ),
-        pytest.param(["/no/such"], "there is no such directory", id="no such path"),
+        pytest.param(["/no/such"], "there is no such file", id="no such path"),
         pytest.param(["other", "zzz"], "cannot find run zzz", id="one of two words"),
     ],
 )

@@ -96,4 +96,4 @@ def test_why_prints_how_it_came_about(dsup, home):
     added = asked.out.removeprefix(plain.out.rstrip("\n"))
 
     assert "spoke: python_exception of rank 1" in added
-    assert "\n silent   " in added
+    assert "\n before   asked before it, and silent: " in added

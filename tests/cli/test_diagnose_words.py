@@ -28,7 +28,7 @@ def verdicts(said):
 
 
 RAISED = ("python_exception", [1])
-GUESSED = ("unknown", [1])
+GUESSED = ("killed", [1])
 
 
 @pytest.mark.parametrize("word", ["train.log", "./train.log", "{home}/train.log"])
@@ -206,7 +206,7 @@ def test_on_a_terminal_it_is_said_what_is_waited_for(home):
         pytest.param("socket", 2, "because it is a socket", id="a socket"),
         pytest.param("verdict.json", 1, "no verdict of dsup's", id="no verdict"),
         pytest.param("empty.log", 1, "empty", id="an empty file"),
-        pytest.param("no/such.log", 2, "no such directory or file", id="nothing"),
+        pytest.param("no/such.log", 2, "no such file or directory", id="nothing"),
     ],
 )
 def test_what_cannot_be_diagnosed_is_said_so(dsup, home, word, code, reason):

@@ -122,3 +122,33 @@ def docs_of_causes():
     from pathlib import Path
 
     return (Path(__file__).parents[2] / "docs" / "runbook.md").read_text()
+
+
+def test_from_128_on_a_number_is_an_exit_code_first(dsup):
+    """A rank that was killed is asked about more often than a rare Xid."""
+    assert kinds(dsup("explain", "137", "--json"))[0] == ("exit_code", "exit code 137")
+    assert kinds(dsup("explain", "194", "--json")) == [("exit_code", "exit code 194")]
+
+
+@pytest.mark.parametrize(
+    ("word", "guess"),
+    [
+        ("oom", "cuda_oom"),
+        ("oom", "host_oom"),
+        ("GPU", "gpu_hardware"),
+        ("killd", "killed"),
+        ("SXid", "dsup explain sxid 20034"),
+        ("xid", "dsup explain xid 79"),
+    ],
+)
+def test_a_part_of_a_word_leads_to_the_word(dsup, word, guess):
+    """What people type is often the telling half of a name."""
+    said = dsup("explain", word)
+
+    assert said.code == 2
+    assert guess in said.err
+
+
+def test_what_to_do_is_said_in_words_alone(dsup):
+    """The word for programs stands in the JSON of a diagnosis."""
+    assert "use_less_memory" not in dsup("explain", "host_oom").out

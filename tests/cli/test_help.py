@@ -168,3 +168,9 @@ def test_the_shell_completes_values(words, offered):
     )
 
     assert said.stdout.splitlines() == [offered]
+
+
+@pytest.mark.parametrize("name", ["explain", "kernel-log", "completion", "diagnose"])
+def test_a_page_tells_the_codes_of_its_own_command(name):
+    """Those of a launch are a launch's alone."""
+    assert "every rank ended with 0" not in pages()[f"dsup-{name}.1"]

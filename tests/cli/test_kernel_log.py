@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from dsup.cli import kernel_log_files as files
+from dsup.facts.kernel import KernelFault
 from dsup.facts.xids import XIDS
+from dsup.report.kernel_lines import fault_lines
 
 XID = "NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus."
 KILL = "Memory cgroup out of memory: Killed process 4177 (python) anon-rss:7kB"
@@ -29,15 +31,62 @@ def log(home):
 
 
 def test_faults_are_printed_one_a_line(dsup, log):
-    """Time, kind, whom or what it is about, and the kernel's own words."""
+    """Time, kind, and the kernel's own words, which are not repeated."""
     said = dsup("kernel-log", log)
-    kill, gone = said.out.splitlines()
+    kill, gone = (line for line in said.out.splitlines() if line.lstrip()[0] == "[")
 
     assert (said.code, said.err) == (0, "")
-    assert kill.split()[:3] == ["[123.456789]", "oom_memcg", "python[4177]"]
-    assert gone.split()[:4] == ["[7323.456789]", "xid", "79", "0000:4b:00"]
-    assert kill.endswith(KILL)
-    assert gone.endswith(XID)
+    assert kill == f" [123.456789]  oom_memcg   {KILL}"
+    assert gone == f"[7323.456789]  Xid 79      {XID}"
+
+
+def test_a_meaning_is_told_once(dsup, home):
+    """A log repeats itself, and what stands below each fault would hide the next."""
+    (home / "a.log").write_text(f"[1.000000] {XID}\n[900.000000] {XID}\n")
+    out = dsup("kernel-log", "a.log").out
+
+    assert (out.count("Xid 79  "), out.count("means:")) == (2, 1)
+
+
+def test_times_have_one_form(dsup, home):
+    """Those of the wall where each fault has one, else since boot where it is known."""
+    ring = f"kernel: [ 7.000000] {XID}"
+    (home / "a.log").write_text(
+        f"2024-10-12T18:35:32.5Z n {ring}\n2024-10-13T18:35:32Z n kernel: {KILL}\n"
+    )
+    (home / "b.log").write_text(f"Oct 12 18:35:32 n {ring}\n[ 8.000000] {KILL}\n")
+    dated, booted = dsup("kernel-log", "a.log").out, dsup("kernel-log", "b.log").out
+
+    assert "2024-10-12 18:35:32.5Z  Xid" in dated
+    assert "\n  2024-10-13 18:35:32Z  oom_memcg" in dated
+    assert [s[:10] for s in booted.splitlines() if s[0] == "["] == [
+        "[7.000000]",
+        "[8.000000]",
+    ]
+
+
+def test_a_terminal_is_not_wrapped():
+    """A fault is one line of it; what is piped may be searched, and stays whole."""
+    fault = KernelFault("xid", xid=1, text="x" * 300)
+    cut = next(fault_lines([fault], colour=False, columns=80))
+    whole = next(fault_lines([fault], colour=False))
+
+    assert (len(cut), cut[-1]) == (80, "…")
+    assert whole.endswith(fault.text)
+
+
+def test_programs_get_the_date(dsup, home):
+    """Beside the time since boot, and with no zone that the log does not tell."""
+    (home / "a.log").write_text(
+        f"2024-10-12 18:35:32 n kernel: [ 7.000000] {KILL}\n"
+        f"Oct 13 18:35:32 n kernel: {XID}\n"
+    )
+    rows = json.loads(dsup("kernel-log", "a.log", "--json").out)
+
+    assert [(r["at_us"], r["wall"], r["stamp"]) for r in rows] == [
+        (7_000_000, "2024-10-12T18:35:32", "2024-10-12 18:35:32"),
+        (None, None, "Oct 13 18:35:32"),
+    ]
 
 
 def test_programs_get_an_array_of_exactly_these_fields(dsup, log):
@@ -56,7 +105,9 @@ def test_programs_get_an_array_of_exactly_these_fields(dsup, log):
             "lib": None,
             "seq": None,
             "at_us": 123_456_789,
+            "stamp": "",
             "text": KILL,
+            "wall": None,
         },
         {
             "kind": "xid",
@@ -69,7 +120,9 @@ def test_programs_get_an_array_of_exactly_these_fields(dsup, log):
             "lib": None,
             "seq": None,
             "at_us": 7_323_456_789,
+            "stamp": "",
             "text": XID,
+            "wall": None,
         },
     ]
 
@@ -79,9 +132,9 @@ def test_a_person_is_told_what_an_xid_means(dsup, log, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     out = dsup("kernel-log", log).out
 
-    assert f"meaning: {XIDS[79].meaning}" in out
-    assert f"advice: {XIDS[79].advice}" in out
-    assert "\x1b[1;31mxid" in out
+    assert f"means: {XIDS[79].meaning}" in out
+    assert f"to do: {XIDS[79].advice}" in out
+    assert "\x1b[1;31mXid 79" in out
 
 
 def test_a_log_without_faults_says_so(dsup, home):
@@ -127,7 +180,7 @@ def test_what_tells_no_time_since_boot_is_not_left_out(dsup, home):
     (home / "a.log").write_text(f"[Sat Oct 12 18:35:32 2024] {XID}\n")
     said = dsup("kernel-log", "a.log", "--since", "1")
 
-    assert said.out.startswith("Sat Oct 12 18:35:32 2024  xid")
+    assert said.out.startswith("2024-10-12 18:35:32  Xid 79")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +252,7 @@ def test_terminal_escapes_of_a_log_move_no_cursor(dsup, home):
     (home / "a.log").write_text("Out of memory: Killed process 9 (\x07a\x9b2J) x\n")
     out = dsup("kernel-log", "a.log").out
 
-    assert out.removesuffix("\n").isprintable()
+    assert all(line.isprintable() for line in out.splitlines())
 
 
 def test_lines_without_end_cost_bounded_memory(home):

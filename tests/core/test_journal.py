@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsup.core import events as ev
 from dsup.core import journal
 from dsup.core.commands import Command
 from dsup.core.errors import JournalError
@@ -229,3 +230,35 @@ def test_replay_shows_where_machine_and_journal_differ():
     recorded, given_now = journal.replay(without)
 
     assert recorded != given_now
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.Tick("tick", 38206.0),
+        ev.Tick("tick", -1e-07),
+        ev.Progressed("progressed", 5.25, 3, 17),
+    ],
+)
+def test_what_fills_a_journal_is_read_the_short_way_alike(event):
+    """Without JSON, and with the same result."""
+    line = journal.encode(7, event)
+
+    assert journal.often(line) == event == journal.decode(line).event
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"n":1,"event":"tick","at_s":NaN}',
+        '{"n":1,"event":"tick","at_s":1.0',
+        '{"n":1,"event":"tick","at_s":1.0,"attempt":0,"step":1}',
+        '{"n":1,"event":"progressed","at_s":1.0}',
+        '{"n": 1, "event": "tick", "at_s": 1.0}',
+        '{"n":1,"event":"launched","at_s":1.0}',
+        "",
+    ],
+)
+def test_any_other_line_is_not_read_the_short_way(line):
+    """It is left to the reader that says what is wrong with it."""
+    assert journal.often(line) is None

@@ -470,7 +470,7 @@ def test_all_that_the_log_still_has_is_replayed(source, tmp_path):
     path = tmp_path / "kmsg"
     path.touch()
     source.reads = [record(1), errno.EPIPE, record(5), record(6)]
-    taken = []
+    taken: list[bytes] = []
 
     assert replay(taken.append, str(path), source.read) == ""
     assert taken == [record(1), record(5), record(6)]

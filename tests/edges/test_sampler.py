@@ -27,8 +27,11 @@ sys.stdin.read()
 @pytest.fixture
 def holder():
     """Start a process that holds 64 MiB."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", HOLD], **pipes) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stdin
         assert process.stdout.readline() == b"ready\n"
         yield process
         process.stdin.close()

@@ -236,6 +236,24 @@ def test_which_kinds_are_time_outs(how, late):
             "disk_full",
             id="checkpoint, disk full",
         ),
+        pytest.param(
+            "RuntimeError",
+            "[enforce fail at inline_container.cc:820] . unexpected pos 1408 vs 1302",
+            "disk_full",
+            id="checkpoint, a write was lost",
+        ),
+        pytest.param(
+            "RuntimeError",
+            "basic_ios::clear: iostream error",
+            "disk_full",
+            id="checkpoint, a stream failed",
+        ),
+        pytest.param(
+            "TypeError",
+            "step() got an unexpected positional argument",
+            "python_exception",
+            id="no write",
+        ),
         pytest.param("torch.OutOfMemoryError", "", "cuda_oom", id="GPU memory"),
         pytest.param(
             "RuntimeError", "CUDA error: out of memory", "cuda_oom", id="old GPU memory"

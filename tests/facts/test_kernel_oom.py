@@ -477,3 +477,33 @@ def test_no_text_makes_the_matcher_fail(lines):
     faults = match(records(*("".join(words) for words in lines)))
 
     assert all(f.text.isprintable() for f in faults)
+
+
+TRIGGER = "py invoked oom-killer: gfp_mask=0x1, order=0, oom_score_adj=0"
+
+
+@pytest.mark.parametrize(
+    ("stack", "kind"),
+    [
+        (
+            ["out_of_memory+0x1", "try_charge_memcg+0x2", "charge_memcg+0x3"],
+            "oom_memcg",
+        ),
+        (["try_charge+0x2/0x9", "mem_cgroup_try_charge_delay+0x3/0x9"], "oom_memcg"),
+        (["__mem_cgroup_try_charge.constprop.7+0x2/0x9"], "oom_memcg"),
+        (
+            ["mem_cgroup_oom_synchronize+0x2", "pagefault_out_of_memory+0x3"],
+            "oom_memcg",
+        ),
+        (["try_charge_memcg+0x2", "__alloc_pages_noprof+0x3"], "oom_memcg"),
+        (["__alloc_pages_slowpath.constprop.0+0x2", "charge_memcg+0x3"], "oom_global"),
+        (["? try_charge_memcg+0x2/0x9", "out_of_memory+0x1"], "oom_global"),
+        (["out_of_memory+0x1"], "oom_global"),
+    ],
+)
+def test_the_triggers_stack_tells_whose_limit_it_was(stack, kind):
+    """Where the log ends before a limit or a victim, the innermost caller decides."""
+    lines = [TRIGGER, "Call Trace:", *(f" {one}" for one in stack)]
+    (fault,) = match([Record(n, n, line) for n, line in enumerate(lines)])
+
+    assert (fault.kind, fault.pid) == (kind, None)

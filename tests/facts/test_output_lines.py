@@ -267,3 +267,34 @@ def test_any_bytes_are_taken(data):
 
     assert all(line.isprintable() for line in (*words.lines, words.crash, words.frame))
     assert words == LastWords() or words.line
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param([f"[rank3]: {t}" for t in traceback("E.Bad: x")], id="traceback"),
+        pytest.param(["[rank3]: torch.OutOfMemoryError: no"], id="bare"),
+        pytest.param(
+            ["10%|█ |[rank3]: " + "\n[rank3]: ".join(traceback("E.Bad: x"))],
+            id="glued to a bar",
+        ),
+        pytest.param(["[rank3]: terminate called after throwing"], id="C++"),
+    ],
+)
+def test_another_rank_s_words_are_not_this_one_s(lines):
+    """Whoever prints what torch's prefix says is another's, passes it on."""
+    err = stream("step 1", *lines)
+
+    assert last_words(err, rank=2).exception == last_words(err, rank=2).crash == ""
+    own = last_words(err, rank=3)
+    assert own == last_words(err)
+    assert own.exception or own.crash
+
+
+def test_a_rank_s_own_exception_among_another_s():
+    """What another rank said before or after hides nothing."""
+    theirs = [f"[rank3]: {t}" for t in traceback("E.Bad: x")]
+    mine = [f"[rank2]: {t}" for t in traceback("E.Mine: y")]
+
+    for lines in ([*theirs, *mine], [*mine, *theirs], [*mine[:2], *theirs, *mine[2:]]):
+        assert last_words(stream(*lines), rank=2).exception == "E.Mine: y"

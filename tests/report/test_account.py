@@ -1,11 +1,14 @@
 """What a journal tells of a run that its time limit stopped."""
 
+import time
+
 import pytest
 
 from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core import journal
 from dsup.report.account import account, failed, outcome
+from dsup.report.html.moments import moments
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,18 @@ def test_a_time_limit_is_told_from_a_failure(job, limit_s, tick_s, said):
 
     assert outcome(told, alive=False) == said
     assert failed(told, ()) == ([] if "time limit" in said else [0])
+
+
+@pytest.mark.slow
+def test_a_journal_of_many_ticks_is_read_in_seconds(job):
+    """Lines that a long run has most of are read without JSON, with what they tell."""
+    lines = [journal.header(job.spec), journal.encode(1, ev.Launched("launched", 1.0))]
+    lines += [journal.encode(2, ev.Tick("tick", 2.5))] * 100_000
+    lines += [journal.encode(3, cmd.Prepare("prepare", 0))]
+    start_s = time.process_time()
+    told, when = account(lines), moments(lines)
+    took_s = time.process_time() - start_s
+
+    assert told.last == ev.Tick("tick", 2.5)
+    assert when[0].began_s == 2.5
+    assert took_s < 1.5

@@ -2,7 +2,7 @@
 
 import math
 
-from dsup.core.verdict import Evidence, Verdict, Victim
+from dsup.core.verdict import LOOKED_AT, Evidence, Verdict, Victim
 from dsup.report.columns import Columns
 from dsup.report.course import ROWS_MAX, WIDTH, course
 from dsup.report.html.lives import Attempt, RankLife, Signal
@@ -51,9 +51,27 @@ def test_what_happened_stands_in_order_with_its_distance_to_the_first_death():
         "   +0.00  rank 5          kernel: Killed process 5 (python) [kmsg seq 7]",
         "   +1.58  rank 5          ended first: SIGKILL",
         "   +1.58  dsup            SIGTERM to ranks 0-3, 7",
-        "   +1.64  ranks 4, 6      victim of 5: connection closed by peer, exit 1",
+        "   +1.64  ranks 4, 6      victim of rank 5: connection closed by peer, exit 1",
         "   +1.90  ranks 0-3, 7    ended by dsup: SIGTERM … +2.60",
     )
+
+
+def test_a_first_rank_that_dsup_ended_did_not_end_first():
+    """A rank that hung is where it began, and dsup's signal is what ended it."""
+    told = verdict(cause="hang", ended_by_dsup=(0, 1, 2, 3, 5, 7))
+
+    line = course(attempt(told), Columns())[2]
+
+    assert line.endswith("where it began; ended by dsup: SIGKILL")
+
+
+def test_a_victim_has_one_time():
+    """The row tells when it ended; the word of another clock would contradict it."""
+    told = verdict(victims=(Victim(4, 5, "connection closed by peer, exit 1, -0.6 s"),))
+
+    lines = course(attempt(told), Columns())
+
+    assert any(line.endswith("connection closed by peer, exit 1") for line in lines)
 
 
 def test_no_row_is_wider_than_the_smallest_terminal():
@@ -94,3 +112,11 @@ def test_one_moment_is_no_course():
     lonely = attempt(told, alone)._replace(signals=())
 
     assert not course(lonely, Columns())
+
+
+def test_what_proves_nothing_is_no_part_of_the_course():
+    """A crash of another job's process would read as the beginning of it all."""
+    other = Evidence("kernel", f"{LOOKED_AT}, no process of this run: x", None, ZERO_S)
+    told = verdict(evidence=(KILLED, ENDED, other._replace(at_s=ZERO_S - 0.8)))
+
+    assert course(attempt(told), Columns()) == course(attempt(verdict()), Columns())

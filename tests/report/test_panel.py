@@ -75,8 +75,8 @@ Rank 5 was killed by the kernel: the cgroup reached its 400 GiB limit.
  proof    kernel    Memory cgroup out of memory: Killed process 38214 (python)
                     total-vm:20000000kB, anon-rss:169240576kB  [kmsg seq 911870]
           counters  oom_kill 0 -> 1; dsup had sent no signal
- victims  4, 6 of 5 (connection closed by peer, exit 1, +0.3 to +1.9 s) · ended
-          by dsup: 0-3, 7
+ victims  ranks 4, 6, of rank 5 (connection closed by peer, exit 1, +0.3 to +1.9
+          s) · ended by dsup: ranks 0-3, 7
  do       find what only rank 5 keeps in memory; a higher limit only delays it
  next     restart 1 of 1 at 14:19:58 UTC, from step 12800
  more     dsup diagnose 20261130T141234Z-llm7b-a0b408_gpu-a17
@@ -105,7 +105,7 @@ Rank 2 ended with exit code 7; it told of no exception.
                   line 4
                   line 5
                   line 6 caf\\xe9                                [2/stderr.log:6]
- victims  ended by dsup: 0-1, 3
+ victims  ended by dsup: ranks 0-1, 3
  more     dsup diagnose r1 | /runs/r1/attempt_0/2/stderr.log
 ================================================================================"""
 
@@ -281,27 +281,30 @@ def test_no_text_moves_a_cursor_or_forges_a_line(unicode):
     ("victims", "ended", "said"),
     [
         pytest.param((), (), "", id="nobody"),
-        pytest.param((), (0, 2, 3), "ended by dsup: 0, 2-3", id="only dsup's"),
+        pytest.param((), (0, 2, 3), "ended by dsup: ranks 0, 2-3", id="only dsup's"),
         pytest.param(
-            (Victim(1, None, "exit 1"),), (), "1 (exit 1)", id="of nobody known"
+            (Victim(1, None, "exit 1"),), (), "rank 1 (exit 1)", id="of nobody known"
         ),
-        pytest.param((Victim(1, 0, ""),), (), "1 of 0", id="nobody knows how"),
+        pytest.param(
+            (Victim(1, 0, ""),), (), "rank 1, of rank 0", id="nobody knows how"
+        ),
         pytest.param(
             (Victim(1, 0, "exit 1, +0.2 s"), Victim(2, 0, "SIGABRT, +0.2 s")),
             (3,),
-            "1 of 0 (exit 1, +0.2 s); 2 of 0 (SIGABRT, +0.2 s) · ended by dsup: 3",
+            "rank 1, of rank 0 (exit 1, +0.2 s); rank 2, of rank 0 (SIGABRT, +0.2 s) "
+            "· ended by dsup: rank 3",
             id="two ways",
         ),
         pytest.param(
             (Victim(1, 0, "+10 s"), Victim(2, 0, "+9 s")),
             (),
-            "1-2 of 0 (+9 to +10 s)",
+            "ranks 1-2, of rank 0 (+9 to +10 s)",
             id="times are compared as numbers",
         ),
         pytest.param(
             (),
             tuple(range(0, 1000, 2)),
-            "ended by dsup: 0, 2, 4, 6, 8, 10, 12, 14, … (500 in all)",
+            "ended by dsup: ranks 0, 2, 4, 6, 8, 10, 12, 14, … (500 in all)",
             id="too many to list are counted",
         ),
     ],
@@ -418,7 +421,7 @@ def test_the_panel_of_a_log_names_the_launcher_and_the_place():
 
     assert lines[0].startswith("━━ dsup ━ torchrun, attempt 0 failed ━")
     assert row(OOM, "first", LOGGED) == "rank 5 on gpu-a17, 14:19:48.0"
-    assert "ended by torchrun: 0-3, 7" in row(OOM, "victims", LOGGED)
+    assert "ended by torchrun: ranks 0-3, 7" in row(OOM, "victims", LOGGED)
     assert row(OOM, "more", LOGGED) == "a.log:7"
 
 
@@ -435,3 +438,34 @@ def test_of_a_long_path_the_name_is_shown():
     proof = Evidence("log", "ValueError: no", 5, None, f"/{'x' * 90}/train.log", 12)
 
     assert "[train.log:12]" in "\n".join(inner(OOM._replace(evidence=(proof,))))
+
+
+def test_places_are_whole_words_that_can_be_copied():
+    """A path that wraps in the middle of a word is no path any more."""
+    places = [f"/data/{'deep/' * 14}{name}.log:{n}" for n, name in enumerate("ab")]
+    told = inner(OOM, SETTING._replace(more=" · ".join(places)))
+
+    assert [line[10:] for line in told[-2:]] == places
+
+
+def test_the_place_of_a_proof_is_told_apart_from_its_like():
+    """In a tree of logs there is a stderr.log in every directory."""
+    deep = f"/data/{'deep/' * 9}attempt_0/1/stderr.log"
+    one = Evidence("stderr", "KeyError: 'lr'", 5, None, deep, 5)
+    said = row(OOM._replace(evidence=(one,)), "proof", SHORT)
+
+    assert said.endswith("/attempt_0/1/stderr.log:5]")
+    assert "[…/" in said
+
+
+def test_the_place_of_a_long_proof_is_told_as_well():
+    """Words give way to it, and the path of a C++ source before the words."""
+    text = (
+        "RuntimeError: [/build/third_party/gloo/transport/tcp/unbound_buffer.cc:78] "
+        f"Timed out waiting 6000ms for recv operation {'to complete ' * 9}"
+    )
+    one = Evidence("log", text, 5, None, "train.log", 13)
+    said = row(OOM._replace(evidence=(one,)), "proof", SHORT)
+
+    assert "[…/unbound_buffer.cc:78] Timed out waiting 6000ms" in " ".join(said.split())
+    assert said.endswith("[train.log:13]")

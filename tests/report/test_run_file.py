@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from dsup.report.run_file import is_secret, run_file
+from dsup.core.job import Option
+from dsup.report.run_file import run_file
+from dsup.report.secret_names import is_secret
 
 SECRETS = {
     "WANDB_API_KEY": "k1",
@@ -49,3 +51,36 @@ def test_bytes_that_are_no_text_do_not_lose_the_file(job):
     written = run_file(job._replace(environment={"BAD": "a\udcffb"}), "", 0, 0)
 
     assert json.loads(written)["environment"] == {"BAD": "a\udcffb"}
+
+
+def test_secret_arguments_are_masked(job):
+    """What is handed to the script by name is kept, but for what is secret by name."""
+    words = "--api-key s3cret --hf_token=t4 --tokenizer bert --max-tokens 7".split()
+    options = (Option("args", " ".join(words), "command line"),)
+    argv = ("python", "train.py", *words)
+
+    found = json.loads(run_file(job._replace(argv=argv, options=options), "", 0, 0))
+
+    kept = "--api-key *** --hf_token=*** --tokenizer bert --max-tokens 7"
+    assert found["options"]["args"]["value"] == kept
+    assert found["argv"][2:] == kept.split()
+
+
+def test_secrets_are_masked_by_their_form_as_well(job):
+    """In the command, in any option and in any variable; the rest is kept."""
+    options = (
+        Option("log-dir", "s3://u:s3cret@h/runs", "command line"),
+        Option("args", '{"password": "s3cret w"} X_TOKEN=s3cret', "command line"),
+    )
+    argv = ("python", "-u", "train.py", '{"password": "s3cret"}', "+a.api_key=s3cret")
+    environment = {"DATABASE": "postgres://me:s3cret@h/d", "PLAIN": "a://h/d"}
+    changed = job._replace(argv=argv, options=options, environment=environment)
+
+    written = run_file(changed, "", 0, 0)
+
+    found = json.loads(written)
+    assert b"s3cret" not in written
+    assert found["argv"][:3] == ["python", "-u", "train.py"]
+    assert found["argv"][4] == "+a.api_key=***"
+    assert found["options"]["log-dir"]["value"] == "s3://***@h/runs"
+    assert found["environment"]["PLAIN"] == "a://h/d"

@@ -59,6 +59,7 @@ KNOWN = {
             "text": "rank 2: SIGKILL",
             "file": "",
             "line": None,
+            "dismissed": False,
         },
         {
             "source": "stderr",
@@ -68,6 +69,7 @@ KNOWN = {
             "text": "bye",
             "file": "attempt_1/2/stderr.log",
             "line": 9,
+            "dismissed": False,
         },
     ],
     "victims": [{"rank": 3, "of": 2, "how": "exit 1"}],

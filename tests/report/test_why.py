@@ -21,16 +21,18 @@ RAISED = Verdict(
         Looked("crashed"),
         Looked("raised", "python_exception", (1,)),
         Looked("only_victims", "store_lost", (0, 2)),
+        Looked("killed"),
     ),
     would_change=("the output of rank 3 was not seen",),
     signature="python_exception ValueError",
 )
 TEXT = """\
- why      rule raised spoke: python_exception of rank 1, proven; 2 rules tried
-          before had nothing to say
- others   only_victims would have said store_lost of ranks 0, 2
- silent   obstacle, crashed
- changes  the output of rank 3 was not seen"""
+ why      rule raised spoke: python_exception of rank 1, proven
+          (dsup explain raised tells what it looks for)
+ before   asked before it, and silent: obstacle, crashed
+ after    only_victims would have said store_lost of ranks 0, 2
+          asked after it, and silent: killed
+ missing  the output of rank 3 was not seen"""
 
 
 def test_who_spoke_who_would_have_and_who_had_nothing_to_say():
@@ -44,7 +46,7 @@ def test_who_spoke_who_would_have_and_who_had_nothing_to_say():
         pytest.param({"looked": ()}, "which others were tried was not kept", id="old"),
         pytest.param(
             {"rule": "unknown", "cause": "unknown", "certainty": "unknown"},
-            "rule unknown spoke: unknown of rank 1; none of 4 rules had",
+            "rule unknown spoke: unknown of rank 1; none of 5 rules had",
             id="unknown",
         ),
         pytest.param(
@@ -98,7 +100,8 @@ def died(attempt, cause="killed", ranks=(1,), signature=None):
         ),
         pytest.param(
             [died(0, "hang"), died(1), died(2, ranks=())],
-            "attempts compared: the same signature in 1 and 2: killed; another in 0",
+            "attempts compared: the same signature in attempts 1-2: killed; another in "
+            "attempt 0",
             id="the last two",
         ),
         pytest.param(

@@ -50,7 +50,8 @@ ADVICE: Final[dict[str, Advice]] = {
     "abort": Advice("inspect_log", "read why the library gave up in the rank's log"),
     "killed": Advice(
         "find_sender",
-        "find who sent the signal: a user-space OOM killer, a clean-up job",
+        "find the sender: a user-space OOM killer (journalctl -u systemd-oomd), the "
+        "scheduler, a clean-up job, a colleague",
     ),
     "cuda_error": Advice(
         "check_gpu",
@@ -64,7 +65,10 @@ ADVICE: Final[dict[str, Advice]] = {
     "pids_limit": Advice(
         "use_fewer_threads", "use fewer workers and threads, or raise pids.max"
     ),
-    "hang": Advice("find_wait", "look at what the named rank waited for or still did"),
+    "hang": Advice(
+        "find_wait",
+        "compare the ranks' stacks: who is not where the others wait, and why",
+    ),
     "nccl_network": Advice(
         "check_network", "check links, switches and firewalls between the ranks"
     ),
@@ -106,24 +110,33 @@ _BY_RULE: Final[dict[str, Advice]] = {
         "check how the ranks reach each other: interface (NCCL_SOCKET_IFNAME), "
         "firewall, peer-to-peer access (NCCL_P2P_DISABLE=1 to try without)",
     ),
+    "limit_reached": Advice(
+        "raise_limit", "raise that limit where dsup is started: ulimit -t, ulimit -f"
+    ),
     "fabric_failed": Advice(
         "reset_fabric", "reset the NVSwitches and their GPUs together; drain the node"
     ),
 }
 """Where what the rule saw tells more than the cause does."""
 
+_SHM: Final = ("shared memory", "/dev/shm", "</torch_")  # noqa: S108 (words)
+"""How torch and Python name shared memory that has no space left."""
+
 _UNRAISED: Final = Advice(
     "find_exit", "find where the script ends with that code: no exception was seen"
 )
 
 
-def advice_for(cause: str, rule: str) -> Advice | None:
+def advice_for(cause: str, rule: str, summary: str = "") -> Advice | None:
     """Return what to do about a cause; None where nothing better than logs is known.
 
     Args:
         cause: a key of ``exits.CAUSES``.
         rule: the rule that named it: without words there is no traceback to be read.
+        summary: the verdict's: it tells what it is that is full.
     """
+    if cause == "disk_full" and any(word in summary for word in _SHM):
+        return ADVICE["sigbus"]
     if cause == "python_exception" and rule == "ended_without_words":
         return _UNRAISED
     return _BY_RULE.get(rule) or ADVICE.get(cause)

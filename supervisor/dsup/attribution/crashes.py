@@ -26,14 +26,11 @@ from dsup.attribution.wording import (
     sentence,
     status_text,
     subject,
-    was,
 )
 from dsup.core.exits import (
     SIGBUS,
     SIGFPE,
     SIGILL,
-    SIGINT,
-    SIGKILL,
     SIGNALLED,
     SIGSEGV,
     signal_name,
@@ -44,7 +41,7 @@ from dsup.facts.kernel import KernelFault
 
 _SIGTRAP: Final = 5
 _SIGSYS: Final = 31
-_CRASHES: Final = {
+CRASHES: Final = {
     SIGSEGV: ("segfault", "crashed with a segmentation fault"),
     SIGBUS: ("sigbus", "got a bus error"),
     SIGILL: ("abort", "crashed with an illegal instruction"),
@@ -81,9 +78,7 @@ def crashed(timeline: Timeline) -> Verdict | None:
     joined by thread id, or faulthandler's report on stderr (with its handler there is
     no kernel line). A bus error with a full /dev/shm is the full /dev/shm's.
     """
-    dead = [
-        a for a in leaders(timeline) if a.sort == "signal" and -a.status in _CRASHES
-    ]
+    dead = [a for a in leaders(timeline) if a.sort == "signal" and -a.status in CRASHES]
     if not dead:
         return None
     first = dead[0]
@@ -93,11 +88,12 @@ def crashed(timeline: Timeline) -> Verdict | None:
     full = _full_shm(timeline) if first.status == -SIGBUS else None
     report = words(timeline, first.rank).crash
     sure: Certainty = "proven" if fault or full or report else "likely"
-    cause, what = _CRASHES[-first.status]
+    cause, what = CRASHES[-first.status]
     named = f"{what} ({signal_name(-first.status)})"
     where = _where(timeline, first, fault, full)
     evidence = (
         *(proof.of_fault(fault, first.rank) if fault else ()),
+        *(proof.of_full_spaces(timeline) if full else ()),
         *(line for a in alike for line in proof.of_crash(timeline, a.rank)),
         *(line for a in alike for line in proof.of_end(a)),
         *proof.of_silence(timeline, ranks),
@@ -150,48 +146,6 @@ def aborted(timeline: Timeline) -> Verdict | None:
         evidence,
         status=-SIGABRT,
         signature=f"SIGABRT {cause}",
-    )
-
-
-def terminated(timeline: Timeline) -> Verdict | None:
-    """Name ranks that ended with a signal that somebody sent, perhaps they themselves.
-
-    Symptom: SIGTERM, SIGINT, SIGHUP and their like in the wait status of a rank that
-    dsup had not signalled. No other rank's end does that. Only likely for SIGINT, with
-    which Python also ends after a KeyboardInterrupt that the program raised itself.
-    """
-    dead = [
-        a
-        for a in leaders(timeline)
-        if a.sort == "signal"
-        and a.end is not None
-        and a.status != -SIGKILL
-        and -a.status not in _CRASHES
-    ]
-    if not dead:
-        return None
-    alike = [a for a in dead if a.status == dead[0].status]
-    ranks = tuple(a.rank for a in alike)
-    name = signal_name(-dead[0].status)
-    raised = dead[0].status == -SIGINT
-    rest = ", not dsup, or raised KeyboardInterrupt" if raised else ": not dsup"
-    who = f"{subject(ranks, timeline.world_size)} {was(ranks)}"
-    evidence = (
-        *(line for a in alike for line in proof.of_end(a)),
-        *proof.of_silence(timeline, ranks),
-        *(line for rank in ranks for line in proof.of_last_lines(timeline, rank)),
-    )
-    return Verdict(
-        timeline.attempt,
-        "killed",
-        ranks,
-        "likely" if raised else "proven",
-        min(a.until_s for a in alike),
-        sentence(f"{who} killed by {name} of unknown sender{rest}"),
-        "terminated",
-        evidence,
-        status=dead[0].status,
-        signature=name,
     )
 
 
@@ -260,7 +214,7 @@ def _meaning(timeline: Timeline, account: Account) -> tuple[str, str]:
         return "abort", ""
     signum = status - SIGNALLED
     if signum in SHELL_SIGNALS:
-        cause = _CRASHES[signum][0] if signum in _CRASHES else "killed"
+        cause = CRASHES[signum][0] if signum in CRASHES else "killed"
         cause = "abort" if signum == SIGABRT else cause
         return cause, f", a shell's code for {signal_name(signum)}"
     said = " ".join((*last.lines, last.line))

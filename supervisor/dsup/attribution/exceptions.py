@@ -12,9 +12,11 @@ from dsup.attribution import proof
 from dsup.attribution.accounts import (
     Account,
     accounts,
+    counts,
     leaders,
 )
 from dsup.attribution.crashes import code_verdict
+from dsup.attribution.helpers import workers
 from dsup.attribution.timeline import Timeline
 from dsup.attribution.wording import (
     alike,
@@ -29,6 +31,7 @@ from dsup.attribution.wording import (
     subject,
 )
 from dsup.core.verdict import Certainty, Evidence, Verdict
+from dsup.facts.error_words import NO_SPACE
 from dsup.facts.errors import cause_of, worker_pids
 from dsup.facts.raised import Raised
 
@@ -68,7 +71,7 @@ def all_alike(timeline: Timeline) -> Verdict | None:
         timeline.attempt,
         cause_told(timeline, raised),
         ranks,
-        _certainty(told),
+        _certainty(timeline, told),
         first.from_s,
         sentence(text),
         "all_alike",
@@ -115,7 +118,7 @@ def raised(timeline: Timeline) -> Verdict | None:
         timeline.attempt,
         "python_exception" if _handled(first) else cause_told(timeline, one),
         ranks,
-        _certainty(told),
+        _certainty(timeline, told),
         first.from_s if first.told and first.told.caught_s else first.until_s,
         sentence("; ".join(_sentence(timeline, a) for a in chosen)),
         "raised",
@@ -148,7 +151,7 @@ def _sentence(timeline: Timeline, account: Account) -> str:
         return f"{who} lost {_loader_worker(one)}"
     if cause == "cuda_oom":
         return f"{who} ran out of GPU memory: {message(one)}{_in(one)}"
-    return f"{who} {_verb(one)} {exception(one)}"
+    return f"{who} {_verb(one)} {exception(one)}{_full(timeline, one)}"
 
 
 def _verb(one: Raised) -> str:
@@ -182,8 +185,26 @@ def cause_told(timeline: Timeline, one: Raised) -> str:
     return cause
 
 
-def _certainty(told: list[Raised]) -> Certainty:
-    return "proven" if all(map(_is_proof, told)) else "likely"
+def _certainty(timeline: Timeline, told: list[Raised]) -> Certainty:
+    sure = all(map(_is_proof, told))
+    if any(_is_failed_write(timeline, one) for one in told):
+        sure = sure and bool(proof.of_full_spaces(timeline))
+    return "proven" if sure else "likely"
+
+
+def _full(timeline: Timeline, one: Raised) -> str:
+    """Return what is full where a write failed whose error does not say why."""
+    if not _is_failed_write(timeline, one):
+        return ""
+    full = [space.name for space in timeline.spaces if proof.is_full(space)]
+    return f"; full: {', '.join(full)}" if full else "; likely a full disk"
+
+
+def _is_failed_write(timeline: Timeline, one: Raised) -> bool:
+    """Return whether ``disk_full`` was concluded from a write that failed."""
+    texts = [text.lower() for text in (one.text, *(text for _, text in one.causes))]
+    said = any(word in text for word in NO_SPACE for text in texts)
+    return cause_told(timeline, one) == "disk_full" and not said
 
 
 def _is_proof(one: Raised) -> bool:
@@ -231,6 +252,17 @@ def _resources(timeline: Timeline, one: Raised) -> tuple[Evidence, ...]:
     if cause == "pids_limit":
         hit = [c for c in timeline.counters if c.name == "pids_max"]
         return tuple(line for counter in hit for line in proof.of_counter(counter))
-    if cause in {"disk_full", "dataloader_worker"}:
-        return proof.of_full_spaces(timeline)
-    return ()
+    if cause == "dataloader_worker":
+        return (*_of_workers(timeline, one), *proof.of_full_spaces(timeline))
+    return proof.of_full_spaces(timeline) if cause == "disk_full" else ()
+
+
+def _of_workers(timeline: Timeline, one: Raised) -> tuple[Evidence, ...]:
+    """Return the kernel's lines about the workers whose end an exception tells of."""
+    ended = set(workers(one)) if timeline.host_pids else set()
+    return tuple(
+        line
+        for fault in timeline.kernel
+        if fault.pid in ended and counts(timeline, fault, one.rank)
+        for line in proof.of_fault(fault, one.rank)
+    )

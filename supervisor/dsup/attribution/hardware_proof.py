@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from dsup.attribution import proof
@@ -55,22 +54,6 @@ _SUPPORTS: Final[dict[Kind, frozenset[str]]] = {
 """Causes that a kind of the kernel's lines bears on, whoever they name."""
 
 _BUS_LOST: Final = 79
-
-
-def supported(
-    rule: Callable[[Timeline], Verdict | None],
-) -> Callable[[Timeline], Verdict | None]:
-    """Return a rule whose verdicts cite what devices and the kernel say besides."""
-
-    @functools.wraps(rule)
-    def also(timeline: Timeline) -> Verdict | None:
-        verdict = rule(timeline)
-        if verdict is None:
-            return None
-        more = supporting(timeline, verdict)
-        return verdict._replace(evidence=(*verdict.evidence, *more))
-
-    return also
 
 
 def supporting(timeline: Timeline, verdict: Verdict) -> tuple[Evidence, ...]:

@@ -12,6 +12,7 @@ from typing import Final
 from dsup.attribution import proof
 from dsup.attribution.accounts import SIGABRT, Account, accounts
 from dsup.attribution.advice import advice_for
+from dsup.attribution.hardware_proof import supporting
 from dsup.attribution.rules import RULES, Rule, unknown
 from dsup.attribution.timeline import Timeline
 from dsup.attribution.why import would_change
@@ -72,7 +73,8 @@ def _completed(timeline: Timeline, verdict: Verdict) -> Verdict:
     known = accounts(timeline)
     at_s = verdict.at_s if math.isfinite(verdict.at_s) else timeline.started_s
     verdict = verdict._replace(at_s=at_s)
-    evidence = (*verdict.evidence, *_unread(timeline, verdict))
+    proven = (*verdict.evidence, *supporting(timeline, verdict))
+    evidence = (*proven, *_unread(timeline, verdict))
     noted = (
         *proof.of_handed(timeline, verdict.first_ranks, evidence),
         *proof.of_deafened(timeline),
@@ -86,7 +88,7 @@ def _completed(timeline: Timeline, verdict: Verdict) -> Verdict:
         ),
         victims=_victims(timeline, verdict),
         ended_by_dsup=tuple(sorted(set(timeline.signalled) - own)),
-        advice=advice_for(verdict.cause, verdict.rule),
+        advice=advice_for(verdict.cause, verdict.rule, verdict.summary),
         signature=one_line(f"{verdict.cause} {verdict.signature}", SIGNATURE_MAX_CHARS),
     )
 

@@ -19,6 +19,7 @@ from dsup.attribution.accounts import (
     leaders,
 )
 from dsup.attribution.growth import of_growth
+from dsup.attribution.helpers import kin
 from dsup.attribution.timeline import Counter, Timeline
 from dsup.attribution.wording import (
     gib,
@@ -104,16 +105,17 @@ def kernel_killed_helper(timeline: Timeline) -> Verdict | None:
     """Name the rank one of whose own children the kernel killed for memory.
 
     Symptom: ``DataLoader worker (pid N) is killed by signal`` or a lost subprocess in
-    the rank, and a line of the kernel's with the pid of a process seen below it. The
-    rank must have failed before any other, or be stuck while all others are victims.
-    Window: ``HELPER_S`` before that.
+    the rank, and a line of the kernel's with the pid of a process seen below it, or of
+    a worker that it names. The rank must have failed before any other, or be stuck
+    while all others are victims. Window: ``HELPER_S`` before that.
     """
     if not timeline.host_pids:
         return None
     pids = {account.pid for account in accounts(timeline)}
     suspects = {a.rank: a for a in leaders(timeline) or _unexplained(timeline)}
+    owners = kin(timeline)
     for fault in sorted(_kills(timeline), key=_order):
-        rank = timeline.kin.get(fault.pid) if fault.pid is not None else None
+        rank = owners.get(fault.pid) if fault.pid is not None else None
         if rank in suspects and fault.pid not in pids:
             account = suspects[rank]
             if account.sort != "signal" and _precedes(timeline, account, fault):
@@ -222,7 +224,8 @@ def _lost_helper(timeline: Timeline, account: Account, fault: KernelFault) -> Ve
     told = account.told
     loader = fault.comm is not None and fault.comm.startswith(_DATALOADER_COMM)
     if told is not None:
-        loader = loader or cause_of(told.type, told.text) == "dataloader_worker"
+        cause = cause_of(told.type, told.text, told.causes)
+        loader = loader or cause == "dataloader_worker"
     helper = "a DataLoader worker" if loader else _helper(fault)
     text = f"Rank {account.rank} lost {helper}: the kernel killed it, out of memory"
     evidence = (

@@ -7,15 +7,18 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from dsup.attribution import proof
-from dsup.attribution.accounts import accounts, leaders
+from dsup.attribution.accounts import Account, accounts, leaders, words
 from dsup.attribution.timeline import Timeline
-from dsup.attribution.wording import others, sentence, subject
-from dsup.core.verdict import Verdict
+from dsup.attribution.wording import one_line, others, sentence, subject
+from dsup.core.verdict import Evidence, Verdict
 from dsup.facts.raised import Raised
 
 _PRINT: Final = re.compile(
     r"Rank (\d{1,7}) is running collective: CollectiveFingerPrint\("
     r"SequenceNumber=(\d{1,19}), OpType=(\w{1,40})(?:, TensorShape=\[([\d, ]{0,80})\])?"
+)
+_SIZES: Final = re.compile(
+    r"op\.preamble\.length <= op\.nbytes\. (?P<sent>\d{1,18}) vs (?P<waited>\d{1,18})"
 )
 _LOOKED_AT_CHARS: Final = 8192
 _NAMES: Final = {
@@ -73,6 +76,51 @@ def mismatched(timeline: Timeline) -> Verdict | None:
         status=first.status,
         signature=f"{calls[odd[0]].name} {usual.name}",
     )
+
+
+def sizes_differ(timeline: Timeline) -> Verdict | None:
+    """Name no rank where one was sent another amount of data than it waited for.
+
+    Symptom: gloo's ``op.preamble.length <= op.nbytes. 8 vs 4``, which ends the process
+    that receives: as an abort, for its thread throws. Who of the two called something
+    else cannot be known. Source: gloo/transport/tcp/pair.cc.
+    """
+    told = [(a, found) for a in leaders(timeline) if (found := _sizes(timeline, a))]
+    if not told:
+        return None
+    account, sizes = told[0]
+    text = (
+        f"The ranks called different collectives: rank {account.rank} was sent "
+        f"{sizes['sent']} bytes where it waited for {sizes['waited']}"
+    )
+    evidence = (
+        *(line for a, found in told[:4] for line in _of_sizes(a, found)),
+        *proof.of_end(account),
+    )
+    return Verdict(
+        timeline.attempt,
+        "collective_mismatch",
+        (),
+        "proven",
+        account.from_s,
+        sentence(text),
+        "sizes_differ",
+        evidence,
+        status=account.status,
+        signature="sizes of a collective",
+    )
+
+
+def _sizes(timeline: Timeline, account: Account) -> re.Match[str] | None:
+    last = words(timeline, account.rank)
+    raised = (_text(account.told),) if account.told else ()
+    said = (*raised, last.crash, *last.lines, last.line)
+    return next((found for text in said if (found := _SIZES.search(text))), None)
+
+
+def _of_sizes(account: Account, found: re.Match[str]) -> tuple[Evidence, ...]:
+    text = one_line(found.string[found.start() :])
+    return (Evidence("stderr", text, account.rank, account.until_s),)
 
 
 def _calls(told: list[Raised]) -> dict[int, Call]:

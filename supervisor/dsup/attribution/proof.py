@@ -13,6 +13,7 @@ from dsup.attribution.accounts import (
     words,
 )
 from dsup.attribution.devices import users
+from dsup.attribution.helpers import kin
 from dsup.attribution.timeline import Counter, Space, Standing, Timeline
 from dsup.attribution.wording import exception, gib, one_line, status_text
 from dsup.core.verdict import LOOKED_AT, Evidence, Source
@@ -201,7 +202,7 @@ def _why_not(timeline: Timeline, fault: KernelFault) -> str:
         return "older than this attempt"
     if fault.kind == "xid" and fault.pci and len(timeline.gpus) >= timeline.world_size:
         return "not what came first" if users(timeline, fault.pci) else _NOT_OURS
-    if fault.pid is not None and fault.pid in timeline.kin and timeline.host_pids:
+    if timeline.host_pids and fault.pid in kin(timeline):
         return "not what came first"
     if fault.kind in OOM_KINDS or fault.pid is not None:
         return "no process of this run"

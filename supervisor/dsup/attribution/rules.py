@@ -41,12 +41,12 @@ from dsup.attribution import (
     host,
     memory,
     network,
+    signals,
     stalls,
     victims,
 )
 from dsup.attribution.accounts import Account, accounts
-from dsup.attribution.hardware_proof import supported, supporting
-from dsup.attribution.mismatch import mismatched
+from dsup.attribution.mismatch import mismatched, sizes_differ
 from dsup.attribution.proof import of_end, of_last_lines
 from dsup.attribution.timeline import Timeline
 from dsup.attribution.wording import one_line, sentence, status_text
@@ -93,7 +93,7 @@ def unknown(timeline: Timeline) -> Verdict:
         *(line for a in by_time for line in of_end(a)),
         *(line for a in by_time[:1] for line in of_last_lines(timeline, a.rank)),
     )
-    verdict = Verdict(
+    return Verdict(
         timeline.attempt,
         "unknown",
         (),
@@ -105,8 +105,6 @@ def unknown(timeline: Timeline) -> Verdict:
         status=by_time[0].status if by_time else 1,
         signature=text if not named else status_text(by_time[0].status),
     )
-    more = supporting(timeline, verdict)
-    return verdict._replace(evidence=(*evidence, *more))
 
 
 def _named(account: Account) -> str:
@@ -114,7 +112,7 @@ def _named(account: Account) -> str:
     return f"rank {account.rank} ended with {status_text(account.status)}{how}"
 
 
-_ORDER: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[Rule, ...]] = (
     obstacle,
     # A device that failed goes before what ranks say when they lose it.
     hardware.gpu_failed,
@@ -137,10 +135,12 @@ _ORDER: Final[tuple[Rule, ...]] = (
     memory.counters_say_oom,
     memory.killed_from_outside,
     crashes.crashed,
-    crashes.terminated,
+    signals.limit_reached,
+    signals.terminated,
     # NVML tells no time: it goes behind deaths by a signal.
     gpu_state.gpu_reported_bad,
     mismatched,
+    sizes_differ,
     # The kernel's word on what an exception tells of only by its number.
     host.storage_failed,
     network.adapter_failed,
@@ -161,9 +161,8 @@ _ORDER: Final[tuple[Rule, ...]] = (
     stalls.did_not_come,
     victims.own_connection,
     stalls.lived_on,
+    stalls.came_late,
     victims.store_host_first,
     victims.only_victims,
 )
-
-RULES: Final[tuple[Rule, ...]] = tuple(map(supported, _ORDER))
 """Tried from first to last; ``unknown`` speaks where none of them does."""

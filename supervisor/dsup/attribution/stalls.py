@@ -7,6 +7,7 @@ missing among them: frozen, asleep in the kernel, gone with exit 0, or not come.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from dsup.attribution import proof, whereabouts
@@ -14,12 +15,13 @@ from dsup.attribution.accounts import Account, accounts, all_are_victims, words
 from dsup.attribution.timeline import Standing, Timeline
 from dsup.attribution.wording import (
     listed,
+    one_line,
     others,
     sentence,
     subject,
     was,
 )
-from dsup.core.verdict import Certainty, Verdict
+from dsup.core.verdict import Certainty, Evidence, Verdict
 from dsup.facts.errors import is_timeout
 
 _FROZEN: Final = frozenset("Tt")
@@ -34,6 +36,15 @@ _MISSED: Final = re.compile(
 """What the runtime's own barrier says, see ``dsup_runtime.errors.BarrierTimeout``."""
 
 _LOOKED_AT_CHARS: Final = 4096
+_MET: Final = frozenset(
+    {
+        "connection closed by peer",
+        "connection failed",
+        "NCCL remote error",
+        "store lost",
+    }
+)
+"""What a rank meets that comes when the others are gone."""
 
 
 def frozen(timeline: Timeline) -> Verdict | None:
@@ -50,7 +61,7 @@ def frozen(timeline: Timeline) -> Verdict | None:
     if all(stood.state == "t" for stood in stopped):
         text = "stopped by a debugger (state t)"
     seen = _seen(timeline, stopped, text)
-    return _hang(timeline, stopped, "proven", ("frozen", seen))
+    return _hang(timeline, _ranks(stopped), "proven", ("frozen", seen))
 
 
 def asleep_in_kernel(timeline: Timeline) -> Verdict | None:
@@ -65,7 +76,7 @@ def asleep_in_kernel(timeline: Timeline) -> Verdict | None:
     where = sorted({s.wchan for s in asleep if s.wchan not in {"", "0"}})
     text = f"asleep in the kernel (state D{', ' if where else ''}{', '.join(where)})"
     seen = _seen(timeline, asleep, text)
-    return _hang(timeline, asleep, "likely", ("asleep_in_kernel", seen))
+    return _hang(timeline, _ranks(asleep), "likely", ("asleep_in_kernel", seen))
 
 
 def did_not_come(timeline: Timeline) -> Verdict | None:
@@ -82,8 +93,8 @@ def did_not_come(timeline: Timeline) -> Verdict | None:
         return None
     if not any(is_timeout(a.how) for a in waited):
         return None
-    accused = [s for s in alive if s.rank in _accused(timeline)]
-    suspects = accused or _behind(timeline, alive)
+    accused = _ranks(alive) & _accused(timeline)
+    suspects = accused or _behind(timeline, _ranks(alive))
     if len(suspects) > len(waited) and not accused:
         return _nobody_came(timeline, waited, alive)
     certainty: Certainty = "likely" if len(suspects) == 1 else "guess"
@@ -106,19 +117,58 @@ def lived_on(timeline: Timeline) -> Verdict | None:
     if len(failed) + 1 != timeline.world_size:
         return None
     what = f"lived on while {others(len(failed))} lost their connections"
-    return _hang(timeline, alive, "guess", ("lived_on", what))
+    return _hang(timeline, _ranks(alive), "guess", ("lived_on", what))
+
+
+def came_late(timeline: Timeline) -> Verdict | None:
+    """Name ranks that came when the others had timed out: they speak like victims.
+
+    Symptom: ranks time out in a collective, and one more meets closed connections after
+    the last time-out. Whose connections closed before that had waited as well. Only
+    where every rank failed of that, so that nobody else is missing, and fewer came late
+    than timed out. Likely for one rank; a guess for several, and where one rank alone
+    had waited. A monitored barrier or the steps of the heartbeat page narrow them down.
+    """
+    failed = [a for a in accounts(timeline) if a.failed]
+    waited = [a for a in failed if is_timeout(a.how)]
+    rest = [a for a in failed if not is_timeout(a.how)]
+    if len(failed) < timeline.world_size or not all_are_victims(timeline):
+        return None
+    if not waited or any(a.how not in _MET for a in rest):
+        return None
+    last_s = max(a.until_s for a in waited)
+    after = {a.rank for a in rest if a.from_s > last_s}
+    late = after & _accused(timeline) or _behind(timeline, after)
+    if not late or len(late) >= max(2, len(waited)):
+        return None
+    certainty: Certainty = "likely" if len(late) == 1 < len(waited) else "guess"
+    count = "the other rank" if len(waited) == 1 else f"{len(waited)} others"
+    met = tuple(
+        line for a in rest if a.rank in late for line in _met(timeline, a, last_s)
+    )
+    rule = "came_late", f"came when {count} had timed out"
+    return _hang(timeline, late, certainty, rule, met)
+
+
+def _met(timeline: Timeline, account: Account, last_s: float) -> tuple[Evidence, ...]:
+    """Return what a rank met that came late, and how late."""
+    (said,) = proof.of_victims(timeline, [account])
+    after = f"{account.from_s - last_s:.1f} s after the last time-out"
+    text = one_line(f"rank {account.rank}, {after}: {said.text}")
+    return (said._replace(text=text), *proof.of_end(account))
 
 
 def _hang(
     timeline: Timeline,
-    suspects: list[Standing],
+    suspects: set[int],
     certainty: Certainty,
     rule: tuple[str, str],
+    met: tuple[Evidence, ...] = (),
 ) -> Verdict:
     """Return the verdict that these ranks hang; the rule's name and what they did."""
     name, what = rule
-    ranks = tuple(sorted(s.rank for s in suspects))
-    failed = [a for a in accounts(timeline) if a.failed]
+    ranks = tuple(sorted(suspects))
+    failed = [a for a in accounts(timeline) if a.failed and a.rank not in suspects]
     verb = {"proven": "hung", "likely": "likely hung"}.get(certainty, "may have hung")
     it = "it" if len(ranks) == 1 else "they"
     still = ranks if _still_there(timeline, ranks) else ()
@@ -126,7 +176,13 @@ def _hang(
     who = f"{subject(ranks, timeline.world_size)} {verb}{f' {at}' if at else ''}"
     text = f"{who}: {it} {what}"
     evidence = (
-        *(line for stood in suspects for line in proof.of_standing(stood)),
+        *met,
+        *(
+            line
+            for stood in timeline.standing
+            if stood.rank in suspects
+            for line in proof.of_standing(stood)
+        ),
         *whereabouts.of_stacks(timeline, still),
         *proof.of_victims(timeline, failed),
         *(line for a in accounts(timeline) for line in proof.of_beat(timeline, a.rank)),
@@ -206,10 +262,15 @@ def _said(timeline: Timeline, account: Account) -> str:
     return (told or words(timeline, account.rank).line)[:_LOOKED_AT_CHARS]
 
 
-def _behind(timeline: Timeline, alive: list[Standing]) -> list[Standing]:
+def _ranks(standing: Iterable[Standing]) -> set[int]:
+    return {stood.rank for stood in standing}
+
+
+def _behind(timeline: Timeline, suspects: set[int]) -> set[int]:
     """Return those with fewer steps than the rest; all where steps do not tell."""
     steps = {rank: beat.step or 0 for rank, beat in timeline.beats.items()}
     if len(steps) < timeline.world_size:
-        return alive
-    behind = [s for s in alive if steps.get(s.rank, 0) < max(steps.values())]
-    return behind or alive
+        return suspects
+    most = max(steps.values())
+    behind = {rank for rank in suspects if steps.get(rank, 0) < most}
+    return behind or suspects

@@ -46,7 +46,8 @@ def early_exit(timeline: Timeline) -> Verdict | None:
     certainty: Certainty = "proven" if victims and len(gone) == 1 else "likely"
     who = f"{subject(ranks)} ended with exit 0{_at_step(timeline, gone)}"
     rest = others(len(needy)) if whole else f"{len(needy)} others"
-    text = f"{who} while {rest} still trained"
+    trained = any(beat.step is not None for beat in timeline.beats.values())
+    text = f"{who} while {rest} still {'trained' if trained else 'ran'}"
     if store:
         text = f"Rank 0 ended with exit 0 and took the store from {rest}"
     evidence = (

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from dsup.core.verdict import Verdict
 from dsup.report import verdict_file
+from dsup.report.compared import comparison
 from dsup.report.panel import Setting
+from dsup_runtime import contract
 
 if TYPE_CHECKING:
     from dsup.cli.run_files import RunFiles
     from dsup.postmortem import LogFinding
-    from dsup.report.account import Account
+    from dsup.report.account import Account, State
 
 Kind: TypeAlias = Literal["run", "logs", "verdict"]
 
@@ -25,6 +27,7 @@ class Case(NamedTuple):
         ended: exit code of the run and whose it is, where this attempt was its last.
         next_text: what followed.
         nodes: where its first ranks ran, if that is not ``node`` alone.
+        zone: of the times that are shown: ``UTC``, or empty where a log has none.
 
     The others are as in ``Setting``.
     """
@@ -39,6 +42,8 @@ class Case(NamedTuple):
     nodes: tuple[str, ...] = ()
     launcher: str = ""
     more: str = ""
+    log: str = contract.STDERR_FILE
+    zone: str = "UTC"
 
     def fields(self) -> dict[str, Any]:
         """Return it as programs read it."""
@@ -47,8 +52,13 @@ class Case(NamedTuple):
         )
         return {**known, "first_nodes": list(self.nodes)} if self.nodes else known
 
-    def setting(self, unicode: bool) -> Setting:
-        """Return what its panel needs."""
+    def setting(self, unicode: bool, again: str = "") -> Setting:
+        """Return what its panel needs.
+
+        Args:
+            unicode: the stream shows more than ASCII.
+            again: as in ``Setting``.
+        """
         return Setting(
             run="",
             node=", ".join(self.nodes) or self.node,
@@ -59,6 +69,10 @@ class Case(NamedTuple):
             unicode=unicode,
             launcher=self.launcher,
             more=self.more,
+            log=self.log,
+            again=again,
+            roomy=True,
+            zone=self.zone,
         )
 
 
@@ -90,6 +104,8 @@ class Diagnosis(NamedTuple):
         cases: a verdict for each attempt that failed, in order.
         remarks: what could not be read.
         outcome: what became of it; empty if unknown.
+        state: the same in one word; None if unknown.
+        bundle: the bundle that it was in; then ``paths`` are soon gone.
         launcher: who started the ranks; empty if unknown.
         basis: of a run.
         findings: of logs.
@@ -107,11 +123,18 @@ class Diagnosis(NamedTuple):
     launcher: str = "dsup"
     basis: RunBasis | None = None
     findings: tuple[LogFinding, ...] = ()
+    state: State | None = None
+    bundle: str = ""
 
     @property
     def path(self) -> str:
         """Where it is: of a run, its directory."""
         return self.paths[0]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Of each attempt that failed, in order."""
+        return [case.verdict for case in self.cases]
 
     def source(self) -> dict[str, Any]:
         """Return what it is made from, as programs read it."""
@@ -122,4 +145,6 @@ class Diagnosis(NamedTuple):
             "node": self.node or None,
             "world_size": self.world_size or None,
             "outcome": self.outcome or None,
+            "state": self.state,
+            "compared": comparison(self.verdicts),
         }

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Final
 
 from dsup.cli.answer import Diagnosis
 from dsup.cli.asked import Item, meant
 from dsup.cli.diagnosis import diagnosis
 from dsup.cli.foreign import STDIN, of_logs, of_verdict
+from dsup.core.errors import DsupError
+
+_LOOKED_MAX: Final = 8
+_KERNEL_LOG_MAX_BYTES: Final = 64 << 20
 
 
 def answers(
@@ -34,7 +40,9 @@ def answers(
     if logs:
         for path in logs:
             _tell_of_waiting(path)
-        found.append(of_logs(logs))
+        told = of_logs(logs)
+        hints = tuple(_of_kernel(logs, told))
+        found.append(told._replace(remarks=(*told.remarks, *hints)))
     return tuple(found), known.remarks
 
 
@@ -46,6 +54,27 @@ def _answer(item: Item, stack: ExitStack) -> Diagnosis:
     if item.kind == "verdict":
         return of_verdict(item.path)
     return diagnosis(item.path)
+
+
+def _of_kernel(paths: Sequence[str], told: Diagnosis) -> Iterator[str]:
+    """Yield that a file is a kernel's log, of which no rank's end can be told."""
+    if any(case.verdict.first_ranks for case in told.cases):
+        return
+    from dsup.cli.kernel_log_files import saved
+
+    for path in paths[:_LOOKED_MAX]:
+        if not os.path.isfile(path) or os.path.getsize(path) > _KERNEL_LOG_MAX_BYTES:
+            continue
+        try:
+            faults = len(saved(path).faults())
+        except DsupError:
+            continue
+        if faults:
+            many = "a fault" if faults == 1 else f"{faults} faults"
+            yield (
+                f"{path} reads as a kernel's log, with {many}: dsup kernel-log "
+                f"{shlex.quote(path)} prints what they mean"
+            )
 
 
 def _tell_of_waiting(path: str) -> None:

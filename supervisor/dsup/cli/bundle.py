@@ -28,6 +28,9 @@ from dsup.report.masked import Masked, masked, masked_json
 SCHEMA: Final = "dsup.bundle/1"
 MANIFEST: Final = "dsup-bundle.json"
 
+_INNER: Final = "dsup-bundle.tar"
+"""A gzip file tells the name of what is in it; by this one a bundle is known again."""
+
 _CHUNK_BYTES: Final = 1 << 20
 _KEY_BYTES: Final = 16 << 10
 _LISTED_MAX: Final = 1000
@@ -98,7 +101,7 @@ def write(
     """
     chosen = choice(found, logs)
     with (
-        gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped,
+        gzip.GzipFile(_INNER, "wb", 6, file, mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         writer = _Writer(tar, tuple(own))
@@ -110,6 +113,11 @@ def write(
         hidden = writer.hidden
         writer.put(MANIFEST, Masked(_manifest(found, writer.cut, left_out, hidden), 0))
     return Made(writer.files, hidden, left_out)
+
+
+def is_bundle(head: bytes) -> bool:
+    """Return whether a file that begins so is a bundle, or empty."""
+    return not head or (head[:2] == b"\x1f\x8b" and _INNER.encode() in head[:64])
 
 
 def told(made: Made, path: str) -> str:

@@ -182,9 +182,10 @@ def _page(found: Diagnosis) -> str:
 
 def _write_page(found: Diagnosis, path: str) -> str:
     from dsup.cli.written import replacing
+    from dsup.report.html.page import is_page
 
     text = _page(found)
-    with replacing(path, "the report") as file:
+    with replacing(path, "the report", is_page) as file:
         file.write(text.encode(errors="backslashreplace"))
     return f"the report is in {path}"
 
@@ -204,7 +205,7 @@ def _write_bundle(found: Diagnosis, answer: str, path: str, logs: Logs) -> str:
     panel = "".join(f"{line}\n" for line in panel_of(found))
     extras = bundle.Extras(answer, panel, _page(found))
     own = own_secrets(os.environ.items())
-    with replacing(path, "the bundle") as file:
+    with replacing(path, "the bundle", bundle.is_bundle) as file:
         made = bundle.write(file, found, extras, logs, own)
     return bundle.told(made, path)
 

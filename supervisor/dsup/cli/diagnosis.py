@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ from dsup.cli.run_files import (
     read_verdicts,
     run_file,
 )
-from dsup.cli.safe_files import files_below, read_file
+from dsup.cli.safe_files import files_below, read_file, tail_below
 from dsup.core.errors import JournalError
 from dsup.core.verdict import Verdict
 from dsup.report import account as accounts
@@ -24,6 +25,7 @@ from dsup.report.account import Account
 from dsup_runtime import contract
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_TAIL_BYTES: Final = 64 << 10
 _CLOCK_MAX_S: Final = 1 << 40
 _RANKS_MAX: Final = 1 << 24
 _EMPTY: Final = "because it is empty"
@@ -140,16 +142,31 @@ class _Reading:
             cases=tuple(cases),
             remarks=tuple(self._remarks()),
             outcome=accounts.outcome(told, files.alive),
+            state=accounts.state(told, files.alive),
             basis=RunBasis(files, told, self._offset_s, self._rebooted),
         )
 
     def _case(self, number: int) -> Case:
         kept = self._files.verdicts.get(number)
         if kept is None:
-            return self._made(hindsight.from_journal(self._told, number))
+            tails = self._tails(number)
+            return self._made(hindsight.from_journal(self._told, number, tails))
         node = kept.nodes[0] if kept.nodes else self._node
         case = self._made(kept.verdict)
         return case._replace(node=node, offset_s=0.0, ended=kept.ended or case.ended)
+
+    def _tails(self, number: int) -> dict[int, tuple[bytes, bytes]]:
+        """Return the end of each rank's stderr and stdout, as far as they are kept."""
+        life = self._told.lives.get(number)
+        found = {}
+        for rank in life.pids if life else ():
+            directory = contract.rank_dir("", number, rank)
+            err, out = (
+                tail_below(self._files.path, f"{directory}/{name}", _TAIL_BYTES)
+                for name in (contract.STDERR_FILE, contract.STDOUT_FILE)
+            )
+            found[rank] = err, out
+        return found
 
     def _cut_short(self, numbers: Sequence[int]) -> list[Case]:
         """Return the failure that dsup did not live to judge, if there is one."""
@@ -173,6 +190,7 @@ class _Reading:
             offset_s=self._offset_s,
             next_text=accounts.sequel(told, number, self._offset_s, self._files.alive),
             logs=self._logs(verdict),
+            log=self._log(verdict),
             ended=(told.end.code, told.end.origin) if told.end and last else None,
         )
 
@@ -184,6 +202,14 @@ class _Reading:
             place = contract.rank_dir(path, verdict.attempt, verdict.first_ranks[0])
         return path if os.path.isdir(place) else ""
 
+    def _log(self, verdict: Verdict) -> str:
+        """Return the first rank's log that has its last words; empty for none."""
+        if not verdict.first_ranks:
+            return ""
+        attempt, rank = verdict.attempt, verdict.first_ranks[0]
+        place = contract.rank_dir(self._files.path, attempt, rank)
+        return next((name for name in _RANK_LOGS[::-1] if _says(place, name)), "")
+
     def _remarks(self) -> list[str]:
         said = [
             f"{_unread_verdict(name)}; its verdict is made from the journal alone"
@@ -194,6 +220,14 @@ class _Reading:
             lines = "1 line" if unread == 1 else f"{unread} lines"
             said.append(f"{lines} of the journal cannot be read")
         return said
+
+
+def _says(directory: str, name: str) -> bool:
+    try:
+        found = os.lstat(os.path.join(directory, name))
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size > 0
 
 
 def _clocks(files: RunFiles, told: Account) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from dsup.core.limits import Limits
 from dsup.core.plan import PLANS, restarts_in_force
 from dsup.core.printable import printable
 from dsup.edges.preparation import Found, Location, decode, search
-from dsup.report.run_file import is_secret
+from dsup.report.secret_names import is_secret
 from dsup_runtime import contract
 from dsup_runtime.contract import PHASES
 

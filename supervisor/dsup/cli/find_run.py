@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from dsup.cli.run_dir import _defaults
-from dsup.cli.run_files import run_file
-from dsup.core.errors import SpecError
+from dsup.cli.run_files import read_run, run_file
+from dsup.core.errors import DsupError, SpecError
 from dsup.edges.scribe.retention import NAME
+from dsup.report import account
 from dsup_runtime import contract
 
 _NAMED_MAX: Final = 5
@@ -48,7 +49,7 @@ def find_run(asked: str, environment: Mapping[str, str]) -> str:
     """
     if "/" in asked:
         raise SpecError(
-            f"cannot find a run in {asked}, because there is no such directory or file "
+            f"cannot diagnose {asked}, because there is no such file or directory "
             "(without an argument dsup diagnose takes the newest run)"
         )
     places = list(_places(environment))
@@ -86,19 +87,34 @@ def _by_name(asked: str, runs: list[Run], where: str) -> Run:
     exact = [run for run in named if asked in (run.name, run.name.rpartition("_")[0])]
     # Launched again and again under one id of its owner's, the newest is meant.
     found = exact[:1] or named or [r for r in runs[:_IDS_MAX] if _id(r) == asked][:1]
+    if not found and os.path.splitext(asked)[1]:
+        raise SpecError(
+            f"cannot diagnose {asked}, because there is no such file here, and no run "
+            f"in {where} has that in its name"
+        )
     if not found:
         raise SpecError(
             f"cannot find run {asked}, because no run in {where} has that in its name "
             f"or as its id (the newest is {runs[0].name})"
         )
     if len(found) > 1:
-        names = ", ".join(run.name for run in found[:_NAMED_MAX])
+        names = ", ".join(map(_told, found[:_NAMED_MAX]))
         more = ", …" if len(found) > _NAMED_MAX else ""
         raise SpecError(
             f"cannot tell which run {asked} is, because {len(found)} names have that "
             f"in them: {names}{more} (give more of the name)"
         )
     return found[0]
+
+
+def _told(run: Run) -> str:
+    """Return a run's name and what became of it; its name tells when it began."""
+    try:
+        files = read_run(run.path)
+        became = str(account.state(account.account(files.lines), files.alive))
+    except DsupError:
+        became = "cannot be read"
+    return f"{run.name} ({became})"
 
 
 def _places(environment: Mapping[str, str]) -> Iterator[str]:

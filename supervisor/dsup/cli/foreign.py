@@ -1,8 +1,10 @@
-"""What logs of another launcher, or a verdict.json alone, come to."""
+"""What logs of another launcher, or what dsup itself has said, come to."""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +19,11 @@ from dsup.report.verdict_file import FILE_MAX_BYTES, Kept, decode
 if TYPE_CHECKING:
     from dsup.postmortem import LogFinding
 
-STRANGER: Final = "another launcher"
+STRANGER: Final = "an unknown launcher"
 STDIN: Final = "-"
 
 _PLACES_MAX: Final = 2
+_ANSWER: Final = "dsup.diagnosis/"
 _PIPES: Final = ("/dev/fd/", "/proc/")
 
 
@@ -33,26 +36,29 @@ def of_logs(paths: Sequence[str]) -> Diagnosis:
     Raises:
         UnreadableRunError: none of them can be read.
     """
-    from dsup.postmortem import diagnose_logs
+    from dsup.postmortem import NO_FAILURE, diagnose_logs
 
+    said = _of_answer(paths[0]) if len(paths) == 1 else None
+    if said is not None:
+        return said
     try:
         found = diagnose_logs(paths)
     except DsupError as error:
         raise UnreadableRunError(str(error)) from None
-    sizes = [one.world_size or 0 for one in found.findings]
-    launchers = [one.launcher for one in found.findings if one.launcher]
+    calm = f"{_name(paths)} tells of no failure"
+    remarks = (calm if one == NO_FAILURE else one for one in found.remarks)
     nodes = dict.fromkeys(node for one in found.findings for node in one.nodes)
     return Diagnosis(
         kind="logs",
         name=_name(paths),
         paths=tuple(paths),
         node=next(iter(nodes), "") if len(nodes) == 1 else "",
-        world_size=max(sizes, default=0),
+        world_size=found.world_size or 0,
         started_s=None,
         cases=tuple(map(_case, found.findings)),
-        remarks=found.remarks,
+        remarks=tuple(remarks),
         outcome="",
-        launcher=launchers[-1] if launchers else "",
+        launcher=found.launcher,
         findings=found.findings,
     )
 
@@ -83,6 +89,25 @@ def of_verdict(path: str) -> Diagnosis:
     )
 
 
+def _of_answer(path: str) -> Diagnosis | None:
+    """Return what ``dsup diagnose --json`` said; None where it did not."""
+    if not os.path.isfile(path):
+        return None
+    try:
+        told = json.loads(read_whole(path, FILE_MAX_BYTES) or b"")
+        if not str(told["schema"]).startswith(_ANSWER):
+            return None
+        kept = [decode(json.dumps(one).encode()) for one in told["verdicts"]]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    cases = tuple(kept_case(one, "") for one in kept)
+    remarks = () if cases else (f"{_name((path,))} tells of no failure",)
+    node = cases[0].node if cases else ""
+    return Diagnosis(
+        "verdict", os.path.basename(path), (path,), node, 0, None, cases, remarks, ""
+    )
+
+
 def kept_case(kept: Kept, node: str) -> Case:
     """Return the case of a verdict.json, of which nothing else is known."""
     return Case(
@@ -107,13 +132,16 @@ def _case(found: LogFinding) -> Case:
         ended=None,
         nodes=found.nodes,
         launcher=found.launcher or STRANGER,
-        more=_places(found.verdict),
+        more=_places(found.verdict, found.directory),
+        zone="UTC" if found.zoned else "",
     )
 
 
-def _places(verdict: Verdict) -> str:
-    """Return where the proof stands, as an editor takes it."""
-    places = dict.fromkeys(
+def _places(verdict: Verdict, directory: str) -> str:
+    """Return where the proof stands, as an editor takes it; first dsup's own run."""
+    ask = (f"dsup diagnose {shlex.quote(directory)}",) if directory else ()
+    places = dict.fromkeys(ask)
+    places |= dict.fromkeys(
         one.file if one.line is None else f"{one.file}:{one.line}"
         for one in verdict.evidence
         if one.file

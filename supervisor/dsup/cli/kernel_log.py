@@ -32,6 +32,7 @@ _FIELDS: Final = (
     "lib",
     "seq",
     "at_us",
+    "stamp",
     "text",
 )
 
@@ -51,7 +52,7 @@ _FIELDS: Final = (
 )
 @click.option("--json", "machine", is_flag=True, help="Print JSON for programs.")
 def kernel_log(file: str, *, live: bool, since: str, machine: bool) -> None:
-    """Print the faults in FILE, one a line, oldest first.
+    """Print the faults in FILE, one a line, oldest first, and what they mean.
 
     FILE is a kernel log in any form; - is standard input.
     """
@@ -81,18 +82,27 @@ def _recent(fault: KernelFault, log: SavedLog, limit_us: int | None) -> bool:
 def _json(faults: list[KernelFault]) -> str:
     import json
 
-    rows = [{name: getattr(fault, name) for name in _FIELDS} for fault in faults]
+    from dsup.facts.kernel_wall import wall_iso
+
+    rows = [
+        {name: getattr(fault, name) for name in _FIELDS}
+        | {"wall": wall_iso(fault.stamp)}
+        for fault in faults
+    ]
     return json.dumps(rows, indent=1)
 
 
 def _text(faults: list[KernelFault], log: SavedLog) -> Iterator[str]:
+    import shutil
+
     from dsup.core.appearance import appearance
     from dsup.report.kernel_lines import fault_lines
 
     shows = sys.stdout.isatty()
     colour = appearance(os.environ, terminal=shows).colour
-    for fault in faults:
-        yield from fault_lines(fault, colour=colour, explain=shows or colour)
+    # What is piped may be searched, and is not cut.
+    columns = shutil.get_terminal_size().columns if shows else None
+    yield from fault_lines(faults, colour=colour, columns=columns)
     if not faults:
         lines = "1 line" if log.lines == 1 else f"{log.lines} lines"
         yield f"no fault in {lines}"

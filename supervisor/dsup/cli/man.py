@@ -24,6 +24,12 @@ _EXIT_STATUS: Final[Mapping[str, str]] = {
         "0 when there was something to say, also of a run that went well; 1 when what "
         "was named cannot be read; 2 when there is no such run or file."
     ),
+    "dsup-explain": "0 when the word has a meaning; 2 when dsup has no such word.",
+    "dsup-kernel-log": (
+        "0 when the log was read, whether or not it tells of faults; 1 when it cannot "
+        "be read; 2 when no log or two were named."
+    ),
+    "dsup-completion": "0 when the code was printed; 2 when the shell is not known.",
 }
 """Of the pages whose command has codes of its own."""
 

@@ -36,7 +36,7 @@ from dsup.core.exits import (
 from dsup.core.printable import printable
 from dsup.facts import sxids, xids
 
-RUNBOOK: Final = "docs/runbook.md"
+RUNBOOK: Final = "docs/runbook.md of dsup's source"
 CODE_MAX: Final = 255
 _SIGNAL_MAX: Final = 64
 _NUMBERED: Final = re.compile(
@@ -50,6 +50,16 @@ _CODES: Final[Mapping[int, str]] = {
     CANNOT_EXECUTE: "the program is there and cannot be executed",
     NOT_FOUND: "the program is not there",
 }
+_OF_NUMBERS: Final[Mapping[str, int]] = {
+    "xid": 79,
+    "sxid": 20034,
+    "exit": 193,
+    "code": 193,
+    "signal": 9,
+}
+"""Words that mean something only with a number behind them, and an example."""
+
+_GUESSES_MAX: Final = 4
 _STOPS: Final = frozenset(stop_code(n) for n in (SIGHUP, SIGINT, SIGQUIT, SIGTERM))
 _GRAVITY: Final[Mapping[sxids.Gravity, str]] = {
     "always": "fatal, unless its line says otherwise",
@@ -99,14 +109,23 @@ def _numbered(said: str) -> Iterator[Meaning]:
     if not found:
         return
     prefix, number = found[1] or "", int(found[2])
-    if prefix in {"", "xid"}:
+    code = prefix in {"", "exit", "code", "rc"} and number <= CODE_MAX
+    # Few Xids are as high, and none of them as common as a death by a signal.
+    if code and number >= SIGNALLED:
+        yield _code(number)
+    if prefix == "xid" or (not prefix and _may_be_xid(number)):
         yield _xid(number)
     if prefix == "sxid" or (not prefix and number in sxids.SXIDS):
         yield _sxid(number)
-    if prefix in {"", "exit", "code", "rc"} and number <= CODE_MAX:
+    if code and number < SIGNALLED:
         yield _code(number)
     if prefix in {"signal", "sig", "-"} and 0 < number <= _SIGNAL_MAX:
         yield _signal(number)
+
+
+def _may_be_xid(number: int) -> bool:
+    """Return whether a bare number is worth to be told of as an Xid."""
+    return number < SIGNALLED or number in xids.XIDS or number > CODE_MAX
 
 
 def _named(said: str) -> Iterator[Meaning]:
@@ -198,7 +217,7 @@ def _cause(name: str) -> Meaning:
     code = f"{row.code}, or 128+n for signal n" if row.by_signal else str(row.code)
     if row.family == "user":
         code = f"the first rank's own, else {row.code}"
-    to_do = (("to do", f"{advice.text} ({advice.action})"),) if advice else ()
+    to_do = (("to do", advice.text),) if advice else ()
     return Meaning(
         "cause",
         name,
@@ -233,7 +252,11 @@ def _signals() -> dict[str, int]:
 def _hint(said: str) -> str:
     rules = (rule.__name__ for rule in _rules())
     known = sorted({*CAUSES, *rules, *_signals()})
-    near = difflib.get_close_matches(said.replace("-", "_")[:60], known, 3, 0.6)
+    if said in _OF_NUMBERS:
+        return f"give its number: dsup explain {said} {_OF_NUMBERS[said]}"
+    word = said.replace("-", "_")[:60]
+    parts = [one for one in known if word in one.split("_")]
+    near = parts[:_GUESSES_MAX] or difflib.get_close_matches(word, known, 3, 0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"
     return "give an Xid, an exit code, a signal, a cause or a rule"

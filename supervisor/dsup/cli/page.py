@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from dsup import __version__
 from dsup.cli.answer import Case, Diagnosis, RunBasis
 from dsup.cli.foreign import STRANGER
-from dsup.cli.safe_files import Opened, files_below, read_below
+from dsup.cli.page_output import Output, around_proof, last_output
+from dsup.cli.safe_files import files_below, read_below
 from dsup.cli.shown import panel_of
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import FILE_MAX_BYTES, Sample, decode_all
@@ -24,13 +25,6 @@ _STACKS_FILE: Final = "stacks.txt"
 _TAIL_BYTES: Final = 64 << 10
 _STACKS_MAX: Final = 64
 _RANKS_MAX: Final = 4096
-
-
-class _Output(NamedTuple):
-    """The end of the first rank's log, and where it stands."""
-
-    place: str = ""
-    lines: tuple[str, ...] = ()
 
 
 def html(found: Diagnosis, own: Sequence[bytes] = ()) -> str:
@@ -72,11 +66,40 @@ def _story(found: Diagnosis, clean: _Cleaner) -> Story:
     made_s = time.clock_gettime(time.CLOCK_REALTIME)
     if found.basis is not None:
         return _of_run(found, found.basis, clean, made_s)
-    findings = found.findings or tuple(map(_finding, found.cases))
+    if not found.cases:
+        return Story(
+            name=found.name,
+            attempts=(),
+            told=(),
+            made_s=made_s,
+            outcome=next(iter(remarks), f"{found.name} tells of no failure"),
+            launcher=found.launcher or STRANGER,
+            remarks=remarks[1:],
+            directory=found.bundle or found.path,
+        )
+    findings = _findings(found)
     told = [one._replace(verdict=clean.verdict(one.verdict)) for one in findings]
-    return story.of_log(
-        told, name=found.name, made_s=made_s, panel=panel, remarks=remarks
+    output = around_proof(found.findings[-1].verdict) if found.findings else Output()
+    place = told[-1].verdict.evidence[0].file if output.lines else ""
+    frame = story.Frame(
+        name=found.name,
+        made_s=made_s,
+        panel=panel,
+        remarks=remarks,
+        output_place=f"{place}, {output.place}" if place else "",
+        output=clean.texts(output.lines),
+        bundle=found.bundle,
+        zone=found.cases[-1].zone,
     )
+    return story.of_log(told, frame=frame)
+
+
+def _findings(found: Diagnosis) -> list[LogFinding]:
+    """Return what logs tell, in the words of the cases: these know of a bundle."""
+    if len(found.findings) != len(found.cases):
+        return [_finding(case) for case in found.cases]
+    pairs = zip(found.findings, found.cases, strict=True)
+    return [one._replace(verdict=case.verdict) for one, case in pairs]
 
 
 def _finding(case: Case) -> LogFinding:
@@ -85,7 +108,7 @@ def _finding(case: Case) -> LogFinding:
 
 
 def _of_run(found: Diagnosis, basis: RunBasis, clean: _Cleaner, made_s: float) -> Story:
-    output = _output(found)
+    output = last_output(found)
     run = Run(
         path=found.path,
         known=basis.files.known,
@@ -98,9 +121,11 @@ def _of_run(found: Diagnosis, basis: RunBasis, clean: _Cleaner, made_s: float) -
         samples=dict(_samples(found.path)),
         panel=clean.texts(panel_of(found)),
         output_place=output.place,
-        output=clean.text("\n".join(output.lines)).split("\n"),
+        output=clean.text("\n".join(output.lines)).splitlines(),
         stacks=[Stack(rank, clean.text(text)) for rank, text in _stacks(found)],
         remarks=clean.texts(found.remarks),
+        bundle=found.bundle,
+        running=found.state == "running",
     )
     return story.of_run(basis.told, run)._replace(name=found.name)
 
@@ -122,31 +147,6 @@ def _samples(path: str) -> Iterator[tuple[int, tuple[Sample, ...]]]:
         except OSError:
             continue
         yield int(number[:9]), decode_all(raw.split(b"\n"))
-
-
-def _output(found: Diagnosis) -> _Output:
-    """Return the end of what the first rank wrote: of stderr, else of stdout."""
-    if not found.cases or not found.cases[-1].verdict.first_ranks:
-        return _Output()
-    verdict = found.cases[-1].verdict
-    directory = contract.rank_dir("", verdict.attempt, verdict.first_ranks[0])
-    for name in (contract.STDERR_FILE, contract.STDOUT_FILE):
-        raw = _tail(found.path, f"{directory}/{name}")
-        if raw.strip():
-            lines = raw.decode(errors="backslashreplace").splitlines()
-            return _Output(f"{directory}/{name}", tuple(lines))
-    return _Output()
-
-
-def _tail(top: str, below: str) -> bytes:
-    """Return the last whole lines of a file; none where it cannot be read."""
-    try:
-        with Opened(top, below) as fd:
-            start = max(0, os.fstat(fd).st_size - _TAIL_BYTES)
-            raw = os.pread(fd, _TAIL_BYTES, start)
-    except OSError:
-        return b""
-    return raw[raw.find(b"\n") + 1 :] if start else raw
 
 
 def _stacks(found: Diagnosis) -> Iterator[tuple[int, str]]:

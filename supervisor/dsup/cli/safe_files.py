@@ -117,3 +117,13 @@ def _open_below(top: str, name: str, flags: int) -> int:
         return os.open(last, flags, dir_fd=at)
     finally:
         os.close(at)
+
+
+def tail_below(top: str, below: str, most: int) -> bytes:
+    """Return the last bytes of a file below a directory; none if it cannot be read."""
+    try:
+        with Opened(top, below) as fd:
+            start = max(0, os.fstat(fd).st_size - most)
+            return os.pread(fd, most, start)
+    except OSError:
+        return b""

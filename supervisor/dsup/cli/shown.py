@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dsup.cli.answer import Case, Diagnosis
+from dsup.cli.foreign import STRANGER
 from dsup.core.output import Tone
+from dsup.core.verdict import Verdict
 from dsup.report.columns import Columns
-from dsup.report.compared import compared
+from dsup.report.compared import again, compared
 from dsup.report.course import course
 from dsup.report.html import story
-from dsup.report.panel import one_line, toned
+from dsup.report.panel import WIDTH, toned
+from dsup.report.sentences import clock, ranks, told
 from dsup.report.why import why
 
 
@@ -48,7 +52,8 @@ def panel_of(found: Diagnosis) -> tuple[str, ...]:
     if not found.cases:
         return ()
     case = found.cases[-1]
-    return tuple(line for line, _ in toned(case.verdict, case.setting(unicode=True)))
+    setting = case.setting(unicode=True, again=again(found.verdicts))
+    return tuple(line for line, _ in toned(case.verdict, setting))
 
 
 def _one(found: Diagnosis, columns: Columns, wish: Wish) -> Iterator[tuple[str, Tone]]:
@@ -56,18 +61,31 @@ def _one(found: Diagnosis, columns: Columns, wish: Wish) -> Iterator[tuple[str, 
     courses = _courses(found, columns)
     for case in found.cases:
         if not wish.everything and case is not found.cases[-1]:
-            line = columns.legible(one_line(case.verdict, case.next_text))
-            yield line, "plain"
+            yield _earlier(case, found.cases[-1].verdict, columns), "plain"
             continue
-        yield from toned(case.verdict, case.setting(columns.unicode))
+        repeated = again(found.verdicts) if case is found.cases[-1] else ""
+        yield from toned(case.verdict, case.setting(columns.unicode, repeated))
         below = courses.get(case.verdict.attempt, ())
         for line in (*below, *_why(case, columns, wish)):
             yield line, "plain"
-    alike = compared([case.verdict for case in found.cases])
+    alike = compared(found.verdicts)
     last = found.cases[-1].next_text if found.cases else ""
     outcome = "" if found.outcome == last else found.outcome
     for text in filter(None, (alike, *found.remarks, outcome)):
         yield columns.legible(text), "plain"
+
+
+def _earlier(case: Case, last: Verdict, columns: Columns) -> str:
+    """Return an earlier attempt in one line: most people ask about the last one."""
+    verdict = case.verdict
+    when = ""
+    if math.isfinite(verdict.at_s):
+        when = f", {clock(verdict.at_s, case.offset_s)}"
+    said = told(verdict)
+    if verdict.signature and verdict.signature == last.signature:
+        who = f" of {ranks(verdict.first_ranks)}" if verdict.first_ranks else ""
+        said = f"the same ({verdict.cause}{who})"
+    return columns.fit(f"attempt {verdict.attempt}{when}: {said}", WIDTH, 1)[0]
 
 
 def _courses(found: Diagnosis, columns: Columns) -> dict[int, tuple[str, ...]]:
@@ -75,7 +93,7 @@ def _courses(found: Diagnosis, columns: Columns) -> dict[int, tuple[str, ...]]:
     basis = found.basis
     if basis is None:
         return {}
-    told = [
+    verdicts = [
         story.Told(story.shifted(case.verdict, case.offset_s)) for case in found.cases
     ]
     run = story.Run(
@@ -83,7 +101,7 @@ def _courses(found: Diagnosis, columns: Columns) -> dict[int, tuple[str, ...]]:
         known=basis.files.known,
         lines=basis.files.lines,
         offset_s=basis.offset_s,
-        told=told,
+        told=verdicts,
         outcome=found.outcome,
         made_s=0.0,
     )
@@ -104,7 +122,7 @@ def _head(found: Diagnosis) -> str:
     elif found.node and found.kind == "run":
         known.append(f"on {found.node}")
     if found.kind == "logs":
-        known.append(f"log of {found.launcher or 'an unknown launcher'}")
+        known.append(f"log of {found.launcher or STRANGER}")
     if found.started_s is not None:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(found.started_s))
         known.append(f"started {stamp} UTC")

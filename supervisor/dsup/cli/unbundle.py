@@ -116,7 +116,7 @@ def _as_bundled(found: Diagnosis, known: _Known, at: str, path: str) -> Diagnosi
     cases = tuple(_relocated(case, at, path) for case in found.cases)
     remarks = tuple(one.replace(f"{at}/", "") for one in found.remarks)
     name = known.name or os.path.basename(path)
-    return found._replace(name=name, cases=cases, remarks=remarks)
+    return found._replace(name=name, cases=cases, remarks=remarks, bundle=path)
 
 
 def _relocated(case: Case, at: str, path: str) -> Case:
@@ -127,7 +127,7 @@ def _relocated(case: Case, at: str, path: str) -> Case:
     places = case.more.replace(f"{at}/", "")
     if case.logs and verdict.first_ranks:
         log = contract.rank_dir("run", verdict.attempt, verdict.first_ranks[0])
-        places = f"{log}/{contract.STDERR_FILE}"
+        places = f"{log}/{case.log}" if case.log else log
     return case._replace(
         verdict=verdict._replace(evidence=evidence),
         logs="",

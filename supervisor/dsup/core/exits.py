@@ -93,7 +93,9 @@ CAUSES: Final[dict[str, Cause]] = {
     "device_assert": _user("a device-side assertion failed"),
     "collective_mismatch": _user("ranks called different collectives"),
     "early_exit": _user("a rank ended with 0 while others still needed it"),
-    "numeric_divergence": _user("the numeric gates gave up"),
+    "numeric_divergence": _user(
+        "numbers diverged: a loss or a gradient is nan, or grew without end"
+    ),
     "disk_full": _user("a file system or quota is full"),
     "spawn_error": _user("the program could not be started"),
     "preempted": _stop(143, "the scheduler or an operator ended the run"),
@@ -103,7 +105,9 @@ CAUSES: Final[dict[str, Cause]] = {
     "segfault": _death(SIGNALLED + SIGSEGV, "a rank accessed memory it must not"),
     "sigbus": _death(SIGNALLED + SIGBUS, "a mapped file or shared memory vanished"),
     "abort": _death(134, "a library gave up in a rank"),
-    "killed": _death(SIGNALLED + SIGKILL, "somebody sent a rank a fatal signal"),
+    "killed": _death(
+        SIGNALLED + SIGKILL, "a fatal signal of unknown sender ended a rank"
+    ),
     "agent_killed": _death(SIGNALLED + SIGKILL, "dsup's agent was killed"),
     "cuda_error": _death(NODE_UNFIT, "CUDA reported an error"),
     "dataloader_worker": _death(NODE_UNFIT, "a DataLoader worker died"),

@@ -31,6 +31,10 @@ LOCAL: Final = (
     "address already in use",
     "dataloader worker (pid",
     "can't start new thread",
+    "op.preamble.length <= op.nbytes",
+    "no socket interface found",
+    "has already checked in",
+    "is neither af_inet",
 )
 """What makes an error of the communication library one of the rank's own.
 
@@ -88,6 +92,9 @@ COMMUNICATION: Final = (
             '"should dump" flag',
             "recvvalue failed",
             "sendbytes failed",
+            "connection to the c10d store has failed",
+            "client socket has timed out after",
+            "connect() timed out. original timeout",
         ),
     ),
     Words(
@@ -156,6 +163,27 @@ class Row(NamedTuple):
     words: tuple[str, ...] = ()
 
 
+NO_SPACE: Final = (
+    "[errno 28]",
+    "[errno 122]",
+    "no space left on device",
+    "disk quota exceeded",
+)
+"""The kernel's word on a full disk: its errno, or what that means."""
+
+
+FAILED_WRITES: Final = (
+    "pytorchstreamwriter failed writing",
+    "] . unexpected pos ",
+    "basic_ios::clear: iostream error",
+)
+"""How torch tells of a write that failed: without an errno, so likely on a full disk.
+
+Source: caffe2/serialize/inline_container.cc, whose zip writer is at another place of
+the file than it has written; libstdc++'s streams.
+"""
+
+
 DEEP: Final = (
     Row("dataloader_worker", words=("dataloader worker (pid",)),
     # Not "device-side assertions": each CUDA error tells how to enable these.
@@ -175,17 +203,20 @@ DEEP: Final = (
     ),
     Row(
         "collective_mismatch",
-        words=("collectivefingerprint", "detected mismatch between collectives"),
+        words=(
+            "collectivefingerprint",
+            "detected mismatch between collectives",
+            "mismatched collective detected",
+            # gloo: a message of another size than the one that is waited for.
+            "op.preamble.length <= op.nbytes",
+        ),
     ),
     Row("port_in_use", words=("[errno 98]", "eaddrinuse", "address already in use")),
     Row(
         "disk_full",
         words=(
-            "[errno 28]",
-            "[errno 122]",
-            "no space left on device",
-            "disk quota exceeded",
-            "pytorchstreamwriter failed writing",
+            *NO_SPACE,
+            *FAILED_WRITES,
         ),
     ),
     Row(

@@ -38,8 +38,9 @@ class Record(NamedTuple):
             CLOCK_MONOTONIC); None where the source does not tell.
         text: the message, unescaped, without any prefix; it may have several lines.
         goes_on: it is the rest of the record before it.
-        stamp: the time as the source shows it, where that is no time since boot.
-        wall_us: that time, microseconds; only differences within one log count.
+        stamp: the time of the wall as the source shows it, if it shows one.
+        wall_us: that time where ``at_us`` is unknown, microseconds; only differences
+            within one log count.
     """
 
     seq: int | None

@@ -72,6 +72,7 @@ class OutOfMemory:
             (forms.REAPED, self._on_reaped),
             (forms.TRIGGER, self._on_trigger),
             (forms.STACK, self._on_stack),
+            (forms.CALLER, self._on_caller),
             (forms.NODE, self._on_node),
             (forms.LIVED, self._on_lived),
             (forms.USAGE, self._on_usage),
@@ -150,6 +151,12 @@ class OutOfMemory:
         scene = self._scenes.only(record)
         if scene:
             scene.kind = "oom_memcg"
+
+    def _on_caller(self, _place: int, record: Record, found: re.Match[str]) -> None:
+        scene = self._scenes.only(record)
+        if scene:
+            asked: Kind = "oom_memcg" if found["memcg"] else "oom_global"
+            scene.kind = scene.kind or asked
 
     def _on_node(self, _place: int, record: Record, _found: re.Match[str]) -> None:
         scene = self._scenes.only(record)

@@ -41,6 +41,16 @@ ANON: Final = re.compile(r"[ ,]anon-rss:(\d{1,18})kB")
 
 TRIGGER: Final = re.compile(rf"{COMM}{{1,15}} invoked oom-killer: ", re.DOTALL)
 STACK: Final = re.compile(r"[ \[].{0,60}mem_cgroup_out_of_memory\+")
+CALLER: Final = re.compile(
+    r"(?:\[<[0-9a-f]{1,16}>\])?\s{0,8}(?:"
+    r"(?P<memcg>(?:\w{0,8}try_charge|charge_memcg|\w{0,16}mem_cgroup_(?:\w{0,24}_)?charge"
+    r"|obj_cgroup_charge|mem_cgroup_oom)\w{0,24})"
+    r"|__alloc_(?:pages|frozen_pages)\w{0,24})(?:\.\w{1,20}){0,3}\+0x"
+)
+"""Who asked for the memory, in the trigger's stack: the innermost of these tells whose
+limit it was, as charging a cgroup and taking a page each end here. A function after
+``?`` is what an older call left there, and tells nothing."""
+
 NODE: Final = re.compile(r"Mem-Info:\s*\Z")
 LIVED: Final = re.compile(
     r"Task in (?P<path>/.*) killed as a result of limit of (?P<limit>/.*)", re.DOTALL

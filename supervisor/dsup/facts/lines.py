@@ -21,9 +21,10 @@ _ESCAPE: Final = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC and its like: titles, links
     r"|\x1b[ -/]{0,8}[0-~]"
 )
-_RANK: Final = re.compile(r"\[rank\d{1,6}\]: ?")
+_RANK: Final = re.compile(r"\[rank(\d{1,6})\]: ?")
 _TEE: Final = re.compile(r"\[[\w.,:-]{1,64}\](?:<std(?:err|out)>)?: ?|\d{1,6}: ")
 _GLUED: Final = re.compile(r"\[rank\d{1,6}\]: ?$")
+_GLUED_HEAD: Final = re.compile(r"\[rank(\d{1,6})\]: ?Traceback ")
 
 
 class Line(NamedTuple):
@@ -34,20 +35,23 @@ class Line(NamedTuple):
         text: printable and without prefixes; its indentation is kept.
         ranked: it had torch's ``[rank3]: `` before it, which torch's excepthook (since
             2.3) puts before each line of an uncaught exception.
+        foreign: the number in it is another rank's; it is left where it is.
     """
 
     number: int
     text: str
     ranked: bool
+    foreign: bool = False
 
 
-def lines_of(data: bytes) -> list[Line]:
+def lines_of(data: bytes, rank: int | None = None) -> list[Line]:
     """Return the last lines of a stream.
 
     The cost is linear in the 64 KiB that are looked at, whatever they hold.
 
     Args:
         data: its end; it may begin inside a line, or inside a character.
+        rank: whose stream it is; None if unknown: then no line is foreign.
     """
     tail = data[-TAIL_BYTES:]
     if len(tail) < len(data) or is_cut(data):
@@ -57,7 +61,7 @@ def lines_of(data: bytes) -> list[Line]:
     skipped = kept[0].count("\n") if len(kept) > LINES_MAX else 0
     first = 1 + data.count(b"\n", 0, len(data) - len(tail)) + skipped
     kept[0] = kept[0].rpartition("\n")[2]
-    return [_line(first + i, raw) for i, raw in enumerate(kept)]
+    return [_line(first + i, raw, rank) for i, raw in enumerate(kept)]
 
 
 def is_cut(data: bytes) -> bool:
@@ -70,17 +74,21 @@ def without_rank(text: str) -> str:
     return _GLUED.sub("", text[-32:])
 
 
-def _line(number: int, raw: str) -> Line:
+def _line(number: int, raw: str, rank: int | None) -> Line:
     text = _clean(raw)
     ranked = False
     for _ in range(_PREFIXES_MAX):
         found = _RANK.match(text)
+        if found is not None and rank not in {None, int(found[1])}:
+            return Line(number, text, ranked=False, foreign=True)
         ranked = ranked or found is not None
         found = found or _TEE.match(text)
         if found is None:
             break
         text = text[found.end() :]
-    return Line(number, text, ranked)
+    glued = _GLUED_HEAD.search(text)
+    foreign = glued is not None and rank not in {None, int(glued[1])}
+    return Line(number, text, ranked, foreign)
 
 
 def _clean(raw: str) -> str:

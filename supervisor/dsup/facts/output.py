@@ -82,30 +82,38 @@ _REFUSAL: Final = re.compile(r"[\w./ -]{1,200}: error: ")
 
 
 def last_words(
-    err: bytes, out: bytes = b"", *, first_line: int | None = None
+    err: bytes,
+    out: bytes = b"",
+    *,
+    first_line: int | None = None,
+    rank: int | None = None,
 ) -> LastWords:
     """Return what a rank's last words say.
 
     An exception counts with its traceback only, since anybody may print a line that
-    looks like one; without it if torch's ``[rank3]: `` stands before it. An
-    interruption from the keyboard is no exception.
+    looks like one; without it if torch's ``[rank3]: `` stands before it. Where that
+    names another rank, the rank only passes on what that one said. An interruption from
+    the keyboard is no exception.
 
     Args:
         err: the end of its stderr; 64 KiB of it are looked at.
         out: the end of its stdout, which counts if stderr says nothing.
         first_line: number of the first line of ``err`` in the log; None if unknown.
+        rank: whose words they are; None if unknown: then any rank's count.
     """
-    words = _words(err, first_line, "stderr")
+    words = _words(err, rank, first_line, "stderr")
     if words == LastWords() and out:
-        words = _words(out, None, "stdout")
+        words = _words(out, rank, None, "stdout")
     return words
 
 
-def _words(data: bytes, first_line: int | None, stream: Stream) -> LastWords:
+def _words(
+    data: bytes, rank: int | None, first_line: int | None, stream: Stream
+) -> LastWords:
     tracebacks, crashes = Tracebacks(cut=is_cut(data)), Crashes()
     telling: deque[Line] = deque(maxlen=LINES_MAX)
     reader = _Reader(tracebacks, crashes)
-    telling.extend(line for line in lines_of(data) if reader.says_something(line))
+    telling.extend(line for line in lines_of(data, rank) if reader.says_something(line))
     if not telling:
         return _of_unfinished(tracebacks.unfinished, stream)
     raised, thread = _uncaught(tracebacks)
@@ -139,6 +147,8 @@ class _Reader:
     def says_something(self, line: Line) -> bool:
         """Take in a line; return whether it says something to a reader."""
         warned, self._warned = self._warned, False
+        if line.foreign:
+            return False
         said = self._crashes.feed(line)
         if said is not None:
             self._tracebacks.interrupt()

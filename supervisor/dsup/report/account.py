@@ -7,7 +7,7 @@ the agent may have been killed between any two of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, assert_never
+from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 from dsup.core import commands as cmd
 from dsup.core import events as ev
@@ -17,8 +17,8 @@ from dsup.core.exits import SIGTERM, is_decisive, signal_name, stop_code
 from dsup.core.state import Hang
 from dsup.report.sentences import clock
 
-_STEP: Final = '"event":"progressed"'
-"""There may be one a step; only the last one is of interest."""
+State: TypeAlias = Literal["running", "finished", "failed", "stopped", "gone"]
+"""``gone`` is a run whose agent or guard was killed."""
 
 
 class Life(NamedTuple):
@@ -164,6 +164,17 @@ def outcome(told: Account, alive: bool | None) -> str:
     return f"the run was given up with exit code {code}{why}"
 
 
+def state(told: Account, alive: bool | None) -> State:
+    """Return what became of a run, in one word; arguments are as for ``outcome``."""
+    if told.end is None and alive:
+        return "running"
+    if told.gone:
+        return "gone"
+    if told.end is not None and told.end.code == 0:
+        return "finished"
+    return "failed" if stopped_by(told) is None else "stopped"
+
+
 def sequel(told: Account, number: int, offset_s: float, alive: bool | None) -> str:
     """Return what followed a failed attempt, for its panel's ``next``.
 
@@ -192,14 +203,17 @@ class _Reader:
         self.last: ev.Event | None = None
         self.world_size = 0
         self.unread = 0
-        self._step = ""
         self._why: JournalError | None = None
         self._known = 0
 
     def read(self, line: str) -> None:
         """Take one line in."""
-        if _STEP in line[:80]:
-            self._step = line
+        often = journal.often(line)
+        if often is not None:
+            self._known += 1
+            self.last = often
+            if self._limit_s is not None and isinstance(often, ev.Tick):
+                self._on_stop(often)
             return
         try:
             if not self._known and not self.unread:
@@ -213,18 +227,12 @@ class _Reader:
             self._why = self._why or error
 
     def finish(self) -> None:
-        """Look at the last step, too.
+        """Refuse a journal that tells nothing.
 
         Raises:
             JournalError: no line could be read.
         """
-        try:
-            step = journal.decode(self._step).event if self._step else None
-        except JournalError:
-            step = None
-        if step and (self.last is None or step.at_s > self.last.at_s):
-            self.last = step
-        if not self._known and not step:
+        if not self._known:
             raise self._why or JournalError(
                 "cannot read the journal, because it is empty"
             )
@@ -282,6 +290,7 @@ class _Reader:
             case ev.Tick() if self._limit_s is not None:
                 if event.at_s >= self._limit_s:
                     self.stops.append((stop_code(SIGTERM), "its time limit"))
+                    self._limit_s = None  # told once
             case _:
                 return
 

@@ -26,6 +26,7 @@ TELLING: Final = (
 """Where the news begins in a raw line that is too long to be shown whole."""
 
 _LEAD_CHARS: Final = 12
+_DIRECTORY_MIN: Final = 24
 _TO_ASCII: Final = str.maketrans({"…": "...", "·": "|", "━": "="})
 
 
@@ -57,6 +58,9 @@ class Columns(NamedTuple):
         dots = self.legible("…")
         whole = self.legible(text)
         rows = wrap(whole, cells)
+        if len(rows) > lines and raw:
+            whole = _without_directories(whole, dots)
+            rows = wrap(whole, cells)
         if len(rows) > lines and raw:
             rows = wrap(_from_the_news(whole, cells // 2, dots), cells)
         if len(rows) > lines:
@@ -100,6 +104,23 @@ def _start(text: str, cells: int) -> str:
     while len(piece) > 1 and width(piece) > cells:
         piece = piece[:-1]
     return piece
+
+
+def _without_directories(line: str, dots: str) -> str:
+    """Return a line whose long paths have lost all but their last part.
+
+    A C++ message begins with the path of its source file, which says less than the
+    words behind it.
+    """
+    return " ".join(_last_part(word, dots) for word in line.split(" "))
+
+
+def _last_part(word: str, dots: str) -> str:
+    directory, slash, name = word.rpartition("/")
+    if len(directory) < _DIRECTORY_MIN or not name:
+        return word
+    lead = directory[:1] if directory[0] in "[(\"'<" else ""
+    return f"{lead}{dots}{slash}{name}"
 
 
 def _short(text: str, cells: int) -> str:

@@ -7,11 +7,12 @@ not the first line of a log. Ordered by time, never by size. Pure.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from dsup.core.exits import signal_name
-from dsup.core.verdict import Evidence, Verdict
+from dsup.core.verdict import LOOKED_AT, Evidence, Verdict
 from dsup.report.columns import Columns
 from dsup.report.html.lives import Attempt, Role, roles
 from dsup.report.sentences import clock, ranks
@@ -24,6 +25,8 @@ BEFORE_S: Final = 300.0
 _WHEN: Final = 10
 _WHO: Final = 16
 _AT_ONCE_S: Final = 0.01
+_AFTER_S: Final = 86_400.0
+_DELAY: Final = re.compile(r", [+-]\d{1,9}(?:\.\d{1,9})? s$")
 
 
 class Row(NamedTuple):
@@ -78,13 +81,19 @@ def rows(attempt: Attempt, verdict: Verdict) -> list[Row]:
     # Of what came in one millisecond a signal is the answer.
     found = [*_seen(verdict.evidence), *_ends(attempt), *_signals(attempt)]
     since_s = verdict.at_s - BEFORE_S
-    kept = (row for row in found if math.isfinite(row.at_s) and row.at_s >= since_s)
+    until_s = verdict.at_s + _AFTER_S
+    kept = (row for row in found if since_s <= row.at_s <= until_s)
     return sorted(kept, key=lambda row: round(row.at_s, 3))
 
 
 def _seen(evidence: Iterable[Evidence]) -> Iterator[Row]:
-    """Yield what was told by somebody; a wait status is told as the rank's end."""
+    """Yield what bears on it; a wait status is told as the rank's end.
+
+    What was looked at and proves nothing would read as a part of the story here.
+    """
     for one in evidence:
+        if one.text.startswith(LOOKED_AT):
+            continue
         if one.at_s is not None and one.source not in {"status", "dsup"}:
             who = one.source if one.rank is None else f"rank {one.rank}"
             what = one.text if one.rank is None else f"{one.source}: {one.text}"
@@ -100,12 +109,16 @@ def _signals(attempt: Attempt) -> Iterator[Row]:
 def _ends(attempt: Attempt) -> Iterator[Row]:
     """Yield the ends of ranks, one row for those that ended alike."""
     meant = roles(attempt)
+    verdict = attempt.verdict
+    asked = set(verdict.ended_by_dsup) if verdict else set()
     alike: dict[_End, list[tuple[float, int]]] = {}
     for life in attempt.ranks:
         if life.end_s is not None:
             role = meant[life.rank]
             how = _without_time(role) if role.kind == "victim" else ""
-            end = _End(role.kind, role.of, how, life.status)
+            by_dsup = role.kind == "first" and life.rank in asked
+            kind = "first, by dsup" if by_dsup else role.kind
+            end = _End(kind, role.of, how, life.status)
             alike.setdefault(end, []).append((life.end_s, life.rank))
     for end, ended in alike.items():
         times = [at_s for at_s, _ in ended]
@@ -118,8 +131,10 @@ def _words(end: _End) -> str:
     match end.role:
         case "first":
             return f"ended first: {status}"
+        case "first, by dsup":
+            return f"where it began; ended by dsup: {status}"
         case "victim":
-            of = "" if end.of is None else f" of {end.of}"
+            of = "" if end.of is None else f" of rank {end.of}"
             return f"victim{of}: {end.how or status}"
         case "ended":
             return f"ended by dsup: {status}"
@@ -133,7 +148,7 @@ def _status(status: int) -> str:
 
 def _without_time(role: Role) -> str:
     """Return how a victim ended; the row itself tells when."""
-    return role.how.rpartition(", +")[0] or role.how
+    return _DELAY.sub("", role.how)
 
 
 def _line(row: Row, zero_s: float, columns: Columns) -> str:

@@ -1,18 +1,22 @@
-"""Verdicts of attempts that left none: what the journal alone supports. Pure."""
+"""Verdicts of attempts that left none: what journal and logs support. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from dsup.core import events as ev
 from dsup.core.exits import CAUSES, signal_name
 from dsup.core.state import Hang
-from dsup.core.verdict import Advice, Evidence, Verdict
+from dsup.core.verdict import LOOKED_AT, Advice, Evidence, Verdict
 from dsup.report import hangs
 from dsup.report.account import Account, Life, first_failure, new_life
 from dsup.report.console import how
 from dsup.report.sentences import spans
+
+if TYPE_CHECKING:
+    from dsup.attribution.timeline import Timeline
+    from dsup.facts.output import LastWords
 
 _LAUNCH_AGAIN: Final = Advice(
     "launch_again",
@@ -23,8 +27,16 @@ _AFTER_BOOT: Final = Advice(
 )
 
 
-def from_journal(told: Account, number: int) -> Verdict:
-    """Return the verdict of a failed attempt, as far as its journal supports one."""
+def from_journal(
+    told: Account, number: int, tails: Mapping[int, tuple[bytes, bytes]] | None = None
+) -> Verdict:
+    """Return the verdict of a failed attempt, as far as its journal supports one.
+
+    Args:
+        told: what the journal tells.
+        number: the attempt.
+        tails: the end of each rank's stderr and stdout, as far as they were kept.
+    """
     life = told.lives.get(number, new_life())
     if life.cannot is not None:
         return _of_obstacle(life.cannot, number)
@@ -32,7 +44,7 @@ def from_journal(told: Account, number: int) -> Verdict:
         return _of_judgement(life, life.judged)
     if life.hang is not None:
         return _of_hang(life, life.hang, number)
-    return _of_ends(life, number)
+    return _of_words(told, number, tails or {}) or _of_ends(life, number)
 
 
 def agent_gone(told: Account, *, node: str, rebooted: bool) -> Verdict:
@@ -138,8 +150,56 @@ def _of_hang(life: Life, hang: Hang, number: int) -> Verdict:
     )
 
 
+def _of_words(
+    told: Account, number: int, tails: Mapping[int, tuple[bytes, bytes]]
+) -> Verdict | None:
+    """Return what the judge says by wait statuses and last words; None for nothing."""
+    from dsup.attribution.judge import judge
+    from dsup.facts.output import LastWords, last_words
+
+    words = {
+        rank: last_words(err, out, rank=rank) for rank, (err, out) in tails.items()
+    }
+    spoken = {rank: said for rank, said in words.items() if said != LastWords()}
+    if not spoken:
+        return None
+    verdict = judge(_timeline(told, number, spoken))
+    made = Evidence("dsup", f"{LOOKED_AT} journal and logs only: no judge had answered")
+    found = verdict._replace(evidence=(*verdict.evidence, made))
+    return None if verdict.cause == "unknown" else found
+
+
+def _timeline(told: Account, number: int, words: Mapping[int, LastWords]) -> Timeline:
+    """Return what journal and logs tell of an attempt; devices and kernel are gone."""
+    from dsup.attribution.timeline import End, Standing, Timeline
+
+    life = told.lives.get(number, new_life())
+    own = tuple(
+        End(end.rank, life.pids.get(end.rank, 0), end.status, end.at_s, end.late_s)
+        for end in life.own
+    )
+    last_s = max((end.at_s for end in own), default=0.0)
+    ended = _ended_by_dsup(life)
+    return Timeline(
+        attempt=number,
+        world_size=told.world_size,
+        node="",
+        started_s=0.0,
+        ends=own,
+        standing=tuple(Standing(rank, life.pids.get(rank, 0)) for rank in ended),
+        signalled=dict.fromkeys(ended, last_s),
+        kernel_log="what it said then was not kept",
+        counters_read=False,
+        words=words,
+    )
+
+
 def _of_ends(life: Life, number: int) -> Verdict:
-    """Return what wait statuses support: a guess at the rank, and no cause."""
+    """Return what wait statuses support: a guess at the rank, and the cause's kind.
+
+    An exit status is taken for an exception, a signal for a kill, as everywhere
+    where no judge has answered yet.
+    """
     first = first_failure(life)
     if first is None:
         return Verdict(
@@ -151,9 +211,10 @@ def _of_ends(life: Life, number: int) -> Verdict:
             summary="The attempt failed, but the journal names no rank that did.",
             rule="journal",
         )
+    cause = "killed" if first.status < 0 else "python_exception"
     return Verdict(
         attempt=number,
-        cause="unknown",
+        cause=cause,
         first_ranks=(first.rank,),
         certainty="guess",
         at_s=first.at_s,
@@ -162,7 +223,7 @@ def _of_ends(life: Life, number: int) -> Verdict:
         evidence=_statuses(life.own),
         ended_by_dsup=_ended_by_dsup(life),
         status=first.status,
-        signature=f"unknown|{first.status}",
+        signature=f"{cause}|{first.status}",
     )
 
 

@@ -8,9 +8,8 @@ the same without colours.
 from __future__ import annotations
 
 import math
-import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -24,10 +23,16 @@ WIDTH: Final = 80
 HEIGHT: Final = 14
 ONE_LINE_MAX: Final = 200
 LAST_WORDS: Final = 4
+APART: Final = " · "
+"""Between two places in ``Setting.more``."""
+
 
 _KEY: Final = 10
 _VALUE: Final = WIDTH - _KEY
 _PROOF_ROOM: Final = 3
+_ALL: Final = 8
+"""So many lines are enough for any one thing that dsup says."""
+
 _TAG_MAX: Final = 32
 _KMSG: Final = " [kmsg seq "
 _STREAMS: Final = ("stderr", "stdout")
@@ -49,7 +54,12 @@ class Setting(NamedTuple):
         unicode: the stream shows more than ASCII.
         steps: the last step of each rank that tells its steps.
         launcher: who started the ranks; empty for dsup.
-        more: where to look, instead of ``run`` and ``logs``; empty for these.
+        more: where to look, instead of ``run`` and ``logs``; empty for these. Places
+            are parted by `` · ``.
+        log: name of the log of the first rank that has its last words; empty for none.
+        again: that it was not the first time; empty to say nothing of it.
+        zone: of the times; empty where a log does not tell it.
+        roomy: a person asked for it: what to do and what follows are not cut.
     """
 
     run: str
@@ -62,6 +72,10 @@ class Setting(NamedTuple):
     steps: Mapping[int, int] = {}
     launcher: str = ""
     more: str = ""
+    log: str = contract.STDERR_FILE
+    again: str = ""
+    roomy: bool = False
+    zone: str = "UTC"
 
 
 def panel(verdict: Verdict, setting: Setting) -> tuple[str, ...]:
@@ -72,10 +86,11 @@ def panel(verdict: Verdict, setting: Setting) -> tuple[str, ...]:
 def toned(verdict: Verdict, setting: Setting) -> tuple[tuple[str, Tone], ...]:
     """Return the lines of a panel, each with how grave it is."""
     columns = Columns(setting.unicode)
-    parts = _parts(verdict, setting, columns, lines=2)
-    if HEIGHT - _height(parts) < _PROOF_ROOM:
+    parts = _parts(verdict, setting, columns, lines=_ALL if setting.roomy else 2)
+    if HEIGHT - _height(parts) < _PROOF_ROOM and not setting.roomy:
         parts = _parts(verdict, setting, columns, lines=1)
-    proof = _proof(verdict, columns, HEIGHT - _height(parts))
+    room = HEIGHT - _height(parts)
+    proof = _proof(verdict, columns, max(room, _ALL) if setting.roomy else room)
     inner = [*parts.above, *((line, _PLAIN) for line in proof), *parts.below]
     line = columns.legible("━")
     top = _rule(verdict, setting, line)
@@ -137,7 +152,8 @@ def _parts(verdict: Verdict, setting: Setting, columns: Columns, lines: int) -> 
     above = [*((line, "failure") for line in sentence), ("", _PLAIN), *below]
     below = []
     rows("victims", victims(verdict, setting.launcher or "dsup"), lines)
-    rows("do", verdict.advice.text if verdict.advice else "", 2)
+    rows("again", setting.again, 2)
+    rows("do", verdict.advice.text if verdict.advice else "", max(2, lines))
     rows("next", setting.next_text, lines, "warning")
     more = _keyed("more", _more(verdict, setting, columns))
     return _Parts(above, [*below, *((line, _PLAIN) for line in more)])
@@ -155,7 +171,8 @@ def _rule(verdict: Verdict, setting: Setting, line: str) -> str:
     by = f"{setting.launcher}, " if setting.launcher else ""
     head = f"{line * 2} dsup {line} {by}attempt {verdict.attempt} failed "
     at = clock(verdict.at_s, setting.offset_s)
-    tail = f" {at} UTC {line * 2}" if math.isfinite(verdict.at_s) else ""
+    zone = f" {setting.zone}" if setting.zone else ""
+    tail = f" {at}{zone} {line * 2}" if math.isfinite(verdict.at_s) else ""
     return f"{head}{line * (WIDTH - len(head) - len(tail))}{tail}"
 
 
@@ -195,21 +212,34 @@ def _more(verdict: Verdict, setting: Setting, columns: Columns) -> list[str]:
     What is to be copied is never cut: a line may be wider than the panel for it.
     """
     if setting.more:
-        return columns.fit(setting.more, _VALUE, 2)
+        return _packed(setting.more.split(APART), columns)
     ask = f"dsup diagnose {shlex.quote(setting.run)}" if setting.run else ""
     ask = columns.legible(ask)
     if not setting.logs:
         return [ask] if ask else []
     log = contract.attempt_dir("", verdict.attempt)
     if verdict.first_ranks:
-        rank_dir = contract.rank_dir("", verdict.attempt, verdict.first_ranks[0])
-        log = f"{rank_dir}/{contract.STDERR_FILE}"
+        log = contract.rank_dir("", verdict.attempt, verdict.first_ranks[0])
+        log += f"/{setting.log}" if setting.log else ""
     full = columns.legible(f"{setting.logs}/{log}")
     for place in (full, log) if ask else (full,):
         line = f"{ask} {columns.legible('·')} {place}" if ask else place
         if width(line) <= _VALUE:
             return [line]
     return [ask, full if width(full) <= _VALUE else log] if ask else [full]
+
+
+def _packed(places: Sequence[str], columns: Columns) -> list[str]:
+    """Return places in lines, each of them whole, as few lines as that takes."""
+    lines: list[str] = []
+    dot = columns.legible(APART)
+    for place in map(columns.legible, places):
+        glued = f"{lines[-1]} {dot} {place}" if lines else place
+        if lines and width(glued) <= _VALUE:
+            lines[-1] = glued
+        else:
+            lines.append(place)
+    return lines
 
 
 def _proof(verdict: Verdict, columns: Columns, room: int) -> list[str]:
@@ -227,7 +257,7 @@ def _proof(verdict: Verdict, columns: Columns, room: int) -> list[str]:
         text, tag = _placed(evidence)
         whose = _whose(evidence, verdict)
         said = columns.fit(f"{whose}{text}", cells, left, raw=source in _RAW)
-        said = _tagged(said, columns.legible(tag), cells, left)
+        said = _tagged(said, columns.legible(tag), cells, left, columns)
         label = "" if last == source else source
         rows += [
             f"{label if number == 0 else '':{indent}}{line}"
@@ -265,19 +295,35 @@ def _placed(evidence: Evidence) -> tuple[str, str]:
     file = evidence.file
     if file.startswith("attempt_"):
         file = file.partition("/")[2] or file
-    if len(file) > _TAG_MAX:
-        file = os.path.basename(file)
-    if not file or len(file) > _TAG_MAX:
+    file = _end_of(file)
+    if not file:
         return evidence.text, ""
     line = "" if evidence.line is None else f":{evidence.line}"
     return evidence.text, f"[{file}{line}]"
 
 
-def _tagged(rows: list[str], tag: str, cells: int, lines: int) -> list[str]:
-    """Return lines with the place they are from at their right end, if it fits."""
+def _end_of(file: str) -> str:
+    """Return as many of a path's last parts as are short enough: one alone is not one.
+
+    In a tree of logs there is a ``stderr.log`` in every directory.
+    """
+    if len(file) <= _TAG_MAX:
+        return file
+    parts = file.split("/")
+    ends = ("/".join(parts[at:]) for at in range(1, len(parts)))
+    end = next((one for one in ends if len(one) <= _TAG_MAX - 2), "")
+    return f"…/{end}" if "/" in end else end
+
+
+def _tagged(
+    rows: list[str], tag: str, cells: int, lines: int, columns: Columns
+) -> list[str]:
+    """Return lines with the place they are from at their right end."""
     if not tag:
         return rows
     gap = cells - width(rows[-1]) - width(tag)
-    if gap >= 2:  # noqa: PLR2004 (what separates two columns)
-        return [*rows[:-1], f"{rows[-1]}{' ' * gap}{tag}"]
-    return [*rows, f"{tag:>{cells}}"] if len(rows) < lines else rows
+    if gap < 2 and len(rows) < lines:  # noqa: PLR2004 (what separates two columns)
+        return [*rows, f"{tag:>{cells}}"]
+    last = columns.fit(rows[-1], cells - width(tag) - 2, 1)[0]
+    gap = cells - width(last) - width(tag)
+    return [*rows[:-1], f"{last}{' ' * gap}{tag}"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Sequence
 from typing import Final
 
 from dsup.core.job import Job
+from dsup.report.secret_names import MASK, is_secret, may_hold_secret
 
-_SECRET_WORDS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_ARGUMENTS: Final = "args"
 
 
 def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
@@ -21,16 +23,17 @@ def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
         monotonic_ns: CLOCK_MONOTONIC, nanoseconds.
     """
     environment = {
-        name: "***" if is_secret(name) else value
+        name: MASK if is_secret(name) else _text(value)
         for name, value in sorted(job.environment.items())
     }
     fields = {
         "schema": "dsup.run/1",
         "run_id": job.run_id,
-        "argv": job.argv,
+        "argv": _words(job.argv),
         "world_size": job.spec.world_size,
         "options": {
-            o.name: {"value": o.value, "origin": o.origin} for o in job.options
+            o.name: {"value": shown(o.name, o.value), "origin": o.origin}
+            for o in job.options
         },
         "environment": environment,
         "host": platform.node(),
@@ -42,6 +45,26 @@ def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
     return json.dumps(fields, indent=1).encode(errors="surrogateescape") + b"\n"
 
 
-def is_secret(name: str) -> bool:
-    """Return whether the value of a variable is to be masked."""
-    return any(word in name.upper() for word in _SECRET_WORDS)
+def shown(name: str, value: str) -> str:
+    """Return an option's value without secrets."""
+    if name != _ARGUMENTS:
+        return MASK if value and is_secret(name) else _text(value)
+    # They were joined by spaces; what is in quotes or braces holds more than a word.
+    return " ".join(_words(_text(value).split(" ")))
+
+
+def _text(text: str) -> str:
+    if not may_hold_secret(text):
+        return text
+    # The agent comes here before its first rank runs: most runs need not wait for it.
+    from dsup.report.masked import masked_text
+
+    return masked_text(text)
+
+
+def _words(words: Sequence[str]) -> list[str]:
+    if not may_hold_secret(" ".join(words)):
+        return list(words)
+    from dsup.report.masked import masked_words
+
+    return masked_words(words)

@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 
 from dsup.core.exits import CAUSES
 from dsup.core.verdict import Certainty, Source
+from dsup.report.account import State
 
 NAME: Final = "dsup.diagnosis/1"
 
@@ -107,17 +108,22 @@ def _verdict() -> _Schema:
 
 
 def _evidence() -> _Schema:
-    return _object(
-        {
-            "source": {"enum": list(get_args(Source))},
-            "rank": _or_null(_RANK),
-            "node": _or_null(_TEXT),
-            "at": _TIME,
-            "text": _TEXT,
-            "file": {"description": "Empty for none.", **_TEXT},
-            "line": _or_null({"type": "integer", "minimum": 1}),
+    known = {
+        "source": {"enum": list(get_args(Source))},
+        "rank": _or_null(_RANK),
+        "node": _or_null(_TEXT),
+        "at": _TIME,
+        "text": _TEXT,
+        "file": {"description": "Empty for none.", **_TEXT},
+        "line": _or_null({"type": "integer", "minimum": 1}),
+    }
+    added = {
+        "dismissed": {
+            "description": "It was looked at, and is no proof.",
+            "type": "boolean",
         }
-    )
+    }
+    return _object({**known, **added}, free=tuple(added))
 
 
 def _source() -> _Schema:
@@ -129,6 +135,26 @@ def _source() -> _Schema:
             "node": _or_null(_TEXT),
             "world_size": _or_null({"type": "integer", "minimum": 1}),
             "outcome": {"description": "What became of it.", **_or_null(_TEXT)},
+            "state": {
+                "description": "The same in one word; null where nothing tells. A gone "
+                "run's agent or guard was killed.",
+                "enum": [*get_args(State), None],
+            },
+            "compared": {
+                "description": "Which attempts died as the last one did; null where "
+                "there are not two.",
+                **_or_null(_compared()),
+            },
+        }
+    )
+
+
+def _compared() -> _Schema:
+    return _object(
+        {
+            "signature": _TEXT,
+            "attempts": _list({"type": "integer", "minimum": 0}),
+            "same_ranks": {"type": "boolean"},
         }
     )
 

@@ -74,13 +74,13 @@ def victims(verdict: Verdict, launcher: str = "dsup") -> str:
     ended = verdict.ended_by_dsup
     said = ["; ".join(parts)] if parts else []
     return " · ".join(
-        [*said, f"ended by {launcher}: {spans(ended)}"] if ended else said
+        [*said, f"ended by {launcher}: {ranks(ended)}"] if ended else said
     )
 
 
 def _alike(of: int | None, how: str, group: Sequence[Victim]) -> str:
-    who = spans(victim.rank for victim in group)
-    whose = "" if of is None else f" of {of}"
+    who = ranks(victim.rank for victim in group)
+    whose = "" if of is None else f", of rank {of}"
     delays = [late for _, late in map(_how, group) if late]
     if delays:
         first, last = min(delays, key=float), max(delays, key=float)

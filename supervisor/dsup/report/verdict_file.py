@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from dsup.core.exits import CAUSES
 from dsup.core.printable import printable
 from dsup.core.verdict import (
+    LOOKED_AT,
     SUMMARY_MAX_CHARS,
     Advice,
     Evidence,
@@ -239,6 +240,7 @@ def _evidence(one: Evidence, node: str, offset_s: float) -> dict[str, Any]:
         "text": one.text,
         "file": one.file,
         "line": one.line,
+        "dismissed": one.text.startswith(LOOKED_AT),
     }
 
 

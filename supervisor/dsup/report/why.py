@@ -6,7 +6,7 @@ printed as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from dsup.core.verdict import Looked, Verdict
@@ -25,11 +25,15 @@ def why(verdict: Verdict, columns: Columns) -> tuple[str, ...]:
         verdict: an old file has one that does not tell.
         columns: what the stream can show.
     """
+    before, after = _parted(verdict)
     rows = [
-        ("why", [_spoken(verdict)]),
-        ("others", list(_others(verdict))),
-        ("silent", [_silent(verdict)]),
-        ("changes", _changes(verdict)),
+        (
+            "why",
+            [_spoken(verdict), _explained(verdict.rule)],
+        ),
+        ("before", _told("asked before it", before)),
+        ("after", _told("asked after it", after)),
+        ("missing", _changes(verdict)),
     ]
     return tuple(line for key, said in rows for line in _row(key, said, columns))
 
@@ -43,14 +47,32 @@ def _spoken(verdict: Verdict) -> str:
         return f"{said}; which others were tried was not kept"
     if verdict.rule not in tried:
         return f"{said}; none of {_rules(len(tried))} had anything to say"
-    before = tried.index(verdict.rule)
-    return f"{said}; {_rules(before)} tried before had nothing to say"
+    return said
 
 
-def _others(verdict: Verdict) -> Iterator[str]:
-    for one in verdict.looked:
-        if one.cause and one.rule != verdict.rule:
-            yield f"{one.rule} would have said {_what(one)}"
+def _explained(rule: str) -> str:
+    """Return where a rule is explained; empty for what is none, such as a journal."""
+    from dsup.attribution.logged.rules import RULES as LOG_RULES
+    from dsup.attribution.rules import RULES
+
+    known = {one.__name__ for one in (*RULES, *LOG_RULES)}
+    return f"(dsup explain {rule} tells what it looks for)" if rule in known else ""
+
+
+def _parted(verdict: Verdict) -> tuple[list[Looked], list[Looked]]:
+    """Return the rules that were asked before the one that spoke, and after it."""
+    tried = [one.rule for one in verdict.looked]
+    at = tried.index(verdict.rule) if verdict.rule in tried else len(tried)
+    return [*verdict.looked[:at]], [*verdict.looked[at + 1 :]]
+
+
+def _told(when: str, some: Sequence[Looked]) -> list[str]:
+    """Return what rules had to say, those with nothing to say together."""
+    silent = [one.rule for one in some if not one.cause]
+    said = [f"{one.rule} would have said {_what(one)}" for one in some if one.cause]
+    if silent:
+        said.append(f"{when}, and silent: {', '.join(silent)}")
+    return said
 
 
 def _what(one: Looked) -> str:
@@ -58,14 +80,10 @@ def _what(one: Looked) -> str:
     return f"{one.cause} {who}"
 
 
-def _silent(verdict: Verdict) -> str:
-    return ", ".join(one.rule for one in verdict.looked if not one.cause)
-
-
 def _changes(verdict: Verdict) -> list[str]:
     if verdict.would_change or not verdict.looked:
         return list(verdict.would_change)
-    return ["nothing that dsup could look for is missing"]
+    return ["nothing that dsup could look for, and that could change the answer"]
 
 
 def _rules(number: int) -> str:

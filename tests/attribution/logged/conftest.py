@@ -41,7 +41,8 @@ class Log:
         if place is not self:
             known["place"] = placed(place)
         facts = (*getattr(self.facts, name), make(**known))
-        self.facts = self.facts._replace(**{name: facts})
+        more: Any = {name: facts}
+        self.facts = self.facts._replace(**more)
         return self
 
     def raised(self, place, type_name, text="", at=None, **fields):
