@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dsup.core.job import Job
     from dsup.core.liveness import Finding
     from dsup.core.state import State
+    from dsup.core.stragglers import Lag
     from dsup.edges.capture import Found
     from dsup.edges.group import Rank
     from dsup.edges.heartbeats import Page
@@ -34,6 +35,9 @@ EVERY_S: Final = 30.0
 CAPTURE_S: Final = 5.0
 FINAL_S: Final = 9.0
 """Within the ten seconds after which the machine goes on without."""
+
+COMPARE_S: Final = 10.0
+"""How often step times are compared: a straggler is one for a minute."""
 
 _HURRY_S: Final = 0.5
 """So much before its deadline an aide is to have written what it has."""
@@ -116,6 +120,8 @@ class Hangs:
         self._taken_s = -NEVER
         self._due_s = NEVER
         self._told: tuple[tuple[int, ...], str, str] | None = None
+        self._lags: dict[int, Lag] = {}
+        self._compare_s = 0.0
 
     def started(self, attempt: int, ranks: Mapping[int, Rank]) -> None:
         """Begin: every rank of an attempt runs now.
@@ -142,6 +148,8 @@ class Hangs:
         self._exited = {end.rank for end in state.ended if end.status == 0}
         for found in vigil.look(now_s, state.alive, page.copy() if page else b""):
             self._tell(found, now_s)
+        if now_s >= self._compare_s:
+            self._compare(vigil, now_s)
         if not vigil.watch.suspected:
             self._due_s, self._told = NEVER, None
         elif now_s >= self._due_s:
@@ -190,6 +198,19 @@ class Hangs:
             os.close(self._out)
             self._out = -1
         self._working = False
+
+    def _compare(self, vigil: Vigil, now_s: float) -> None:
+        """Tell of ranks that have been slower than their peers for some time."""
+        from dsup.core import stragglers
+
+        self._compare_s = now_s + COMPARE_S
+        pulses = vigil.watch.pulses.items()
+        steps_s = {rank: pulse.usual_s for rank, pulse in pulses if pulse.usual_s}
+        self._lags, found = stragglers.observe(self._lags, steps_s, now_s, {})
+        number = self._attempt
+        for one in found:
+            fields = number, one.rank, one.times, one.why
+            self._post(ev.Straggles("straggles", now_s, *fields))
 
     def _tell(self, found: Finding, now_s: float) -> None:
         number = self._attempt

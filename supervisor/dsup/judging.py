@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from dsup.attribution.judge import judge
 from dsup.attribution.timeline import (
     Beat,
+    Hang,
     Timeline,
 )
 from dsup.attribution.wording import status_text
@@ -97,6 +98,8 @@ def without_judge(known: Timeline) -> Verdict:
         if end.status != 0
     )
     first = told[0] if told else None
+    if known.hang is not None:
+        return _hang_without_judge(known, known.hang, told)
     seen = f"first seen to end: {first.text}" if first else "no rank had failed"
     return Verdict(
         attempt=known.attempt,
@@ -105,6 +108,24 @@ def without_judge(known: Timeline) -> Verdict:
         certainty="unknown",
         at_s=first.at_s if first and first.at_s else known.started_s,
         summary=f"The cause is unknown, because the judge gave no answer; {seen}.",
+        rule="no_judge",
+        evidence=told,
+        ended_by_dsup=tuple(sorted(known.signalled)),
+    )
+
+
+def _hang_without_judge(
+    known: Timeline, hang: Hang, told: tuple[Evidence, ...]
+) -> Verdict:
+    who = f" of rank {', '.join(map(str, hang.ranks))}" if hang.ranks else ""
+    text = f"A hang{who} was confirmed by dsup; the judge gave no answer."
+    return Verdict(
+        attempt=known.attempt,
+        cause="hang",
+        first_ranks=hang.ranks,
+        certainty="likely" if hang.ranks else "guess",
+        at_s=hang.at_s,
+        summary=text,
         rule="no_judge",
         evidence=told,
         ended_by_dsup=tuple(sorted(known.signalled)),

@@ -144,6 +144,29 @@ def test_a_frozen_rank_is_named_at_once_and_confirmed_after_a_minute():
     ]
 
 
+def test_a_rank_under_a_debugger_is_left_alone():
+    """Whoever steps through a rank, or looks at it for an hour, loses no run."""
+    loop = Loop(0, 0.1)
+    loop.state = lambda now_s: "t" if now_s >= 10 else "S"
+
+    found, _ = run([Loop(1, 0.1, stop_s=11.0), loop], 3000)
+
+    assert "confirmed" not in kinds(found)
+
+
+def test_a_second_hang_is_told_as_well():
+    """What was confirmed and then passed, with --on-hang report, is not the last."""
+    loop = Loop(0, 0.1)
+    loop.state = lambda now_s: "T" if 10 <= now_s < 90 or now_s >= 100 else "S"
+
+    found, _ = run([loop], 200)
+
+    assert kinds(found) == ["suspected", "confirmed", "cleared"] + [
+        "suspected",
+        "confirmed",
+    ]
+
+
 def test_a_rank_that_is_continued_is_cleared():
     """A debugger that lets go leaves nothing behind."""
     loop = Loop(0, 0.1)

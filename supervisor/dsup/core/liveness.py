@@ -44,6 +44,7 @@ TRACED_SUSPECT_S: Final = 2.0
 
 _FROZEN: Final = frozenset("Tt")
 _TRACED: Final = "t"
+_TRACED: Final = "t"
 _ASLEEP: Final = "D"
 _STILL: Final = _FROZEN | {_ASLEEP}
 _BY_STATE: Final = frozenset({"frozen", "asleep"})
@@ -100,7 +101,7 @@ class Watch(NamedTuple):
     Attributes:
         suspected: by rank.
         absent: what the last stacks have shown; None where nobody was missing.
-        confirmed: it was said; there is nothing more to say of this attempt.
+        confirmed: it was said; there is nothing more to say until that has passed.
     """
 
     limits: Limits = Limits()
@@ -133,9 +134,12 @@ def observe(
         if (suspicion := _suspicion(pulse, watch.limits, now_s, strain)) is not None
     }
     absent = watch.absent if watch.absent and suspected else None
-    after = watch._replace(pulses=pulses, suspected=suspected, absent=absent)
+    said = watch.confirmed and bool(suspected)
+    after = watch._replace(
+        pulses=pulses, suspected=suspected, absent=absent, confirmed=said
+    )
     found = tuple(_news(watch, after))
-    confirmed = None if watch.confirmed else _confirmed(after, now_s, strain)
+    confirmed = None if said else _confirmed(after, now_s, strain)
     if confirmed is not None:
         return after._replace(confirmed=True), (*found, confirmed)
     return after, found
@@ -227,6 +231,8 @@ def strongest(suspected: Mapping[int, Suspicion]) -> list[Suspicion]:
 
 
 def _confirmed(watch: Watch, now_s: float, strain: float) -> Finding | None:
+    if any(pulse.look.state == _TRACED for pulse in watch.pulses.values()):
+        return None  # somebody debugs a rank, and the others wait for that
     for kind in ("frozen", "asleep"):
         long = [
             s

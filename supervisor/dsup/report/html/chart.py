@@ -21,7 +21,7 @@ TAIL_PX: Final = 12.0
 
 
 BarKind: TypeAlias = Literal["start", "run", "first", "fstart", "dying", "ending"]
-MarkKind: TypeAlias = Literal["died", "victim", "stop", "own"]
+MarkKind: TypeAlias = Literal["died", "victim", "stop", "own", "still"]
 LineKind: TypeAlias = Literal["grid", "limit", "event", "bracket", "gap", "cgroup"]
 TextKind: TypeAlias = Literal["plain", "bold", "muted", "axis", "first", "fplain", "in"]
 Anchor: TypeAlias = Literal["start", "middle", "end"]

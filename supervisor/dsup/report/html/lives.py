@@ -53,6 +53,18 @@ class Signal(NamedTuple):
     ranks: tuple[int, ...]
 
 
+class Doubt(NamedTuple):
+    """Ranks that seemed to hang.
+
+    Attributes:
+        until_s: when they went on; None if they did not.
+    """
+
+    at_s: float
+    ranks: tuple[int, ...]
+    until_s: float | None = None
+
+
 class Attempt(NamedTuple):
     """One attempt.
 
@@ -67,6 +79,7 @@ class Attempt(NamedTuple):
             none, or nothing tells.
         checkpoints: when checkpoints were begun.
         samples: their times are CLOCK_REALTIME.
+        doubts: when ranks seemed to hang, in order.
     """
 
     number: int
@@ -79,6 +92,7 @@ class Attempt(NamedTuple):
     stepped: tuple[tuple[float, int], tuple[float, int]] | None = None
     checkpoints: tuple[float, ...] = ()
     samples: tuple[Sample, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 class Role(NamedTuple):

@@ -20,6 +20,7 @@ _TIME_MAX_S: Final = 1e10
 """Far beyond any uptime."""
 
 _SIGNALS_MAX: Final = 256
+_DOUBTS_MAX: Final = 64
 
 
 class Stepped(NamedTuple):
@@ -37,6 +38,18 @@ class Sent(NamedTuple):
     ranks: tuple[int, ...]
 
 
+class Seemed(NamedTuple):
+    """Ranks that seemed to hang.
+
+    Attributes:
+        until_s: when they went on; None if they did not.
+    """
+
+    at_s: float
+    ranks: tuple[int, ...]
+    until_s: float | None = None
+
+
 class Moments:
     """When things happened in one attempt, agent clock, seconds; None if unknown.
 
@@ -47,6 +60,7 @@ class Moments:
         places: the line of the journal that tells of each rank's end.
         pids: of each rank.
         sent: signals of dsup's.
+        seemed: when ranks seemed to hang; the last look at who it was counts.
         first: the first new step.
         last: the last new step.
         over_s: when nothing of it was left.
@@ -63,6 +77,7 @@ class Moments:
         self.places: dict[int, int] = {}
         self.pids: dict[int, int] = {}
         self.sent: list[Sent] = []
+        self.seemed: list[Seemed] = []
         self.first: Stepped | None = None
         self.last: Stepped | None = None
         self.over_s: float | None = None
@@ -149,6 +164,32 @@ class _Reader:
         if sent.ranks and len(attempt.sent) < _SIGNALS_MAX:
             attempt.sent.append(sent)
 
+    def _on_hang(self, event: ev.Event) -> None:
+        """Keep since when ranks were suspected, and who it turned out to be."""
+        match event:
+            case ev.HangSuspected() | ev.HangConfirmed():
+                self._seem(event.attempt, Seemed(event.at_s, event.ranks))
+            case ev.Captured() if self._doubted(event.attempt) and event.ranks:
+                self._seem(event.attempt, Seemed(event.at_s, event.ranks))
+            case ev.HangCleared():
+                if self._doubted(event.attempt):
+                    seemed = self._at(event.attempt).seemed
+                    seemed[-1] = seemed[-1]._replace(until_s=event.at_s)
+            case _:
+                return
+
+    def _doubted(self, number: int) -> bool:
+        seemed = self._at(number).seemed
+        return bool(seemed) and seemed[-1].until_s is None
+
+    def _seem(self, number: int, news: Seemed) -> None:
+        seemed = self._at(number).seemed
+        if self._doubted(number):
+            ranks = news.ranks or seemed[-1].ranks
+            seemed[-1] = seemed[-1]._replace(ranks=ranks)
+        elif len(seemed) < _DOUBTS_MAX:
+            seemed.append(news)
+
     def _on_event(self, event: ev.Event) -> None:
         if not abs(event.at_s) < _TIME_MAX_S:
             return
@@ -170,4 +211,4 @@ class _Reader:
                 attempt = self._at(event.attempt)
                 attempt.found, attempt.found_path = event.step, event.path
             case _:
-                return
+                self._on_hang(event)

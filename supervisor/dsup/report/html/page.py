@@ -48,6 +48,7 @@ _KEY: Final = (
     ("start", "start-up"),
     ("run", "training"),
     ("gap", "checkpoint"),
+    ("still", "seemed to hang"),
     ("died", "died first"),
     ("victim", "victim"),
     ("own", "failed too"),

@@ -13,7 +13,7 @@ from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
 from dsup.report.account import Account
 from dsup.report.html import command
-from dsup.report.html.lives import RANKS_MAX, Attempt, RankLife, Signal
+from dsup.report.html.lives import RANKS_MAX, Attempt, Doubt, RankLife, Signal
 from dsup.report.html.moments import Moments, moments
 from dsup.report.html.values import (
     Finding,
@@ -199,6 +199,18 @@ def _attempt(
         else None,
         checkpoints=_checkpoints(samples),
         samples=samples,
+        doubts=_doubts(known, off_s),
+    )
+
+
+def _doubts(known: Moments, off_s: float) -> tuple[Doubt, ...]:
+    return tuple(
+        Doubt(
+            one.at_s + off_s,
+            one.ranks,
+            None if one.until_s is None else one.until_s + off_s,
+        )
+        for one in known.seemed
     )
 
 

@@ -16,6 +16,7 @@ _CROSS = 2.5
 _DIAMOND = 5.2
 _STOP = (1.5, 7.0)
 _OWN = 3.4
+_STILL = (2.4, 4.2)
 
 
 class Path(NamedTuple):
@@ -45,7 +46,7 @@ def over(chart: Chart) -> list[Path]:
         Path(kind, bars(b for b in chart.bars if b.kind == kind)) for kind in kinds
     ]
     found += _lines(chart, ("gap", "cgroup", "limit", "bracket", "event"))
-    for mark in ("stop", "own", "victim", "died"):
+    for mark in ("still", "stop", "own", "victim", "died"):
         here = [m for m in chart.marks if m.kind == mark]
         found.append(Path(f"m-{mark}", "".join(map(_mark, here))))
         if mark == "died":
@@ -135,6 +136,12 @@ def _mark(mark: Mark) -> str:
         case "stop":
             w, h = _STOP[0], _STOP[1] * mark.scale
             return f"M{_n(x - w)} {_n(y - h)}h{_n(2 * w)}v{_n(2 * h)}h-{_n(2 * w)}z"
+        case "still":
+            w, h = _STILL[0] * mark.scale, _STILL[1] * mark.scale
+            bar = f"v{_n(2 * h)}h-{_n(w)}z"
+            return "".join(
+                f"M{_n(x + at)} {_n(y - h)}h{_n(w)}{bar}" for at in (-1.5 * w, 0.5 * w)
+            )
         case _:
             return _cross(mark, _OWN)
 

@@ -65,7 +65,10 @@ def whole_run(story: Story) -> Chart | None:
         story=phrases.tale(story),
         height=axis + (26 if story.clock else 8),
         bars=tuple(bar for one in drawn for bar in one.bars),
-        marks=tuple(mark for one in (*drawn, curve) if one for mark in one.marks),
+        marks=(
+            *(mark for one in attempts for mark in _stills(one, grid, scale)),
+            *(mark for one in (*drawn, curve) if one for mark in one.marks),
+        ),
         lines=(
             *across,
             *brackets,
@@ -201,6 +204,17 @@ def _drawn(attempt: Attempt, grid: Grid, scale: Scale) -> _Drawn:
             if span[0] < x < span[1]
         )
     return drawn
+
+
+def _stills(attempt: Attempt, grid: Grid, scale: Scale) -> list[Mark]:
+    """Return a mark in each row of ranks for each time at which they seemed to hang."""
+    return [
+        grid.mark("still", scale.x(doubt.at_s), number)
+        for doubt in attempt.doubts
+        if attempt.start_s <= doubt.at_s <= attempt.end_s
+        for number, row in enumerate(grid.rows)
+        if not set(doubt.ranks).isdisjoint(row.ranks)
+    ]
 
 
 def _gaps(attempt: Attempt, scale: Scale) -> list[float]:
