@@ -44,7 +44,6 @@ TRACED_SUSPECT_S: Final = 2.0
 
 _FROZEN: Final = frozenset("Tt")
 _TRACED: Final = "t"
-_TRACED: Final = "t"
 _ASLEEP: Final = "D"
 _STILL: Final = _FROZEN | {_ASLEEP}
 _BY_STATE: Final = frozenset({"frozen", "asleep"})
