@@ -296,3 +296,12 @@ def test_what_dsup_printed_is_quoted(write):
     )
     assert finding.launcher == "dsup"
     assert finding.directory == "/runs/20260702T100000Z-train-a1b2c3_n7"
+
+
+def test_a_node_has_the_name_that_the_summary_gives_it(tmp_path):
+    """A file's name counts the nodes; the failure summary knows the host."""
+    path = tmp_path / "node3.log"
+    path.write_text(REPORT)
+
+    (finding,) = diagnose_logs([str(path)]).findings
+    assert finding.nodes == ("gpu-a17",)

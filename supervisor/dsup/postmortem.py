@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from dsup.attribution.logged.calm import is_calm
 from dsup.attribution.logged.judge import judge_log
 from dsup.attribution.logged.places import everything
 from dsup.core.errors import SpecError
@@ -15,6 +16,10 @@ from dsup.facts.logs import attempts, extract, streams
 from dsup.facts.logs.line import LogLine
 from dsup.facts.logs.said import LoggedAttempt
 from dsup.facts.logs.stamps import DATED_S
+
+NO_FAILURE: Final = "the log tells of no failure"
+
+_SUMMARY: Final = ("report", "root_cause")
 
 
 class LogFinding(NamedTuple):
@@ -27,6 +32,9 @@ class LogFinding(NamedTuple):
         launcher: such as ``torchrun``; empty if unknown.
         world_size: None if unknown.
         spans: ``(rank, first, last)`` of each rank's lines, seconds; for a timeline.
+        zoned: the log's times tell their zone; else they are the clock that the log
+            shows, read as if it were UTC.
+        directory: the run directory that the log says dsup made; empty for none.
     """
 
     verdict: Verdict
@@ -34,21 +42,36 @@ class LogFinding(NamedTuple):
     launcher: str = ""
     world_size: int | None = None
     spans: tuple[tuple[int, float, float], ...] = ()
+    zoned: bool = False
+    directory: str = ""
 
 
 class LogDiagnosis(NamedTuple):
     """What logs say.
 
     Attributes:
-        findings: in the order of the log; never empty: a log that says nothing has one
-            verdict, ``unknown``.
-        remarks: what could not be read, and why.
+        findings: in the order of the log; attempts that the log tells no failure of
+            have none, so that there may be none at all.
+        remarks: what could not be read, and why; which attempts have no finding.
         bytes_read: how much of the files was looked at.
+        launcher: who started the ranks; empty if unknown.
+        world_size: None if unknown.
     """
 
     findings: tuple[LogFinding, ...]
     remarks: tuple[str, ...] = ()
     bytes_read: int = 0
+    launcher: str = ""
+    world_size: int | None = None
+
+
+class _Judged(NamedTuple):
+    """One attempt; no finding where the log tells of no failure."""
+
+    number: int
+    launcher: str
+    world_size: int | None
+    finding: LogFinding | None
 
 
 def diagnose_logs(paths: Sequence[str]) -> LogDiagnosis:
@@ -63,27 +86,57 @@ def diagnose_logs(paths: Sequence[str]) -> LogDiagnosis:
         DsupError: no path can be read.
     """
     files = LogFiles(paths)
-    findings = tuple(_findings(streams.lines(files.lines())))
+    judged = tuple(_judged(streams.lines(files.lines())))
     remarks = tuple(files.remarks)
     if not files.bytes_read:
         why = "; ".join(remarks) or "there is nothing to read (name a log)"
         raise SpecError(f"cannot diagnose these logs: {why}")
-    if not findings:
-        findings = (LogFinding(judge_log(LoggedAttempt(0))),)
-    return LogDiagnosis(findings, remarks, files.bytes_read)
+    launchers = [one.launcher for one in judged if one.launcher]
+    return LogDiagnosis(
+        tuple(one.finding for one in judged if one.finding is not None),
+        (*remarks, *_calm(judged)),
+        files.bytes_read,
+        launchers[-1] if launchers else "",
+        max((one.world_size or 0 for one in judged), default=0) or None,
+    )
 
 
-def _findings(lines: Iterable[LogLine]) -> Iterator[LogFinding]:
+def _calm(judged: Sequence[_Judged]) -> Iterator[str]:
+    """Yield what the log tells no failure of."""
+    calm = [one for one in judged if one.finding is None]
+    if len(calm) == len(judged):
+        yield NO_FAILURE
+        return
+    for one in calm:
+        yield f"attempt {one.number}: {NO_FAILURE}"
+
+
+def _judged(lines: Iterable[LogLine]) -> Iterator[_Judged]:
     for batch in attempts.split(lines):
         told = extract.attempt(batch.lines, batch.number)
         verdict = judge_log(told)
-        yield LogFinding(
+        known = _Judged(batch.number, told.launcher, told.world_size, None)
+        if is_calm(told, verdict):
+            yield known
+            continue
+        finding = LogFinding(
             _dated(verdict),
             _nodes(told, verdict),
             told.launcher,
             told.world_size,
             _spans(batch.lines),
+            _zoned(told, batch.lines),
+            told.directory,
         )
+        yield known._replace(finding=finding)
+
+
+def _zoned(told: LoggedAttempt, lines: Iterable[LogLine]) -> bool:
+    """Return whether all times of an attempt tell their zone; a summary's never do."""
+    if any(end.source in _SUMMARY for end in told.ends):
+        return False
+    zones = {line.zoned for line in lines if line.at_s is not None}
+    return zones == {True}
 
 
 def _dated(verdict: Verdict) -> Verdict:
@@ -99,14 +152,20 @@ def _dated_line(line: Evidence) -> Evidence:
 
 
 def _nodes(told: LoggedAttempt, verdict: Verdict) -> tuple[str, ...]:
-    """Return the nodes of the first ranks; without ranks, that of the first proof."""
+    """Return the nodes of the first ranks; without ranks, that of the first proof.
+
+    Where a failure summary tells a rank's host, no file name or label counts: these
+    call the same node otherwise.
+    """
+    hosts = {e.place.rank: e.place.node for e in told.ends if e.source in _SUMMARY}
     found: dict[str, None] = {}
     proof = {(line.file, line.line) for line in verdict.evidence[:1]}
     for fact in everything(told):
         first = fact.place.rank in verdict.first_ranks
         first = first or (not verdict.first_ranks and (fact.file, fact.number) in proof)
-        if first and fact.place.node:
-            found.setdefault(fact.place.node)
+        host = hosts.get(fact.place.rank) if fact.place.rank is not None else ""
+        if first and (node := host or fact.place.node):
+            found.setdefault(node)
     return tuple(found)
 
 

@@ -59,7 +59,7 @@ def test_a_link_that_the_user_names_is_followed(tmp_path):
     assert read(logs / "link.log")[0] == [("link.log", b"hello")]
     found, remarks = read(tmp_path / "latest")
     assert found == []
-    assert "named like a log" in remarks[0]
+    assert "its logs are symbolic links" in remarks[0]
 
 
 REFUSED = [
@@ -179,3 +179,18 @@ def test_too_many_files_are_cut_with_a_remark(tmp_path):
 
     assert len(list(files.lines())) == 3
     assert files.remarks == ["only the first 3 logs are read (name those that matter)"]
+
+
+def test_empty_files_of_a_directory_are_news_and_no_errors(tmp_path):
+    """A rank that wrote nothing; where all wrote nothing, there is no log."""
+    for name in ("a.err", "b.err", "c.err", "d.err", "e.err"):
+        (tmp_path / name).write_text("")
+    _, hollow = read(tmp_path)
+    (tmp_path / "a.out").write_text("step 1\n")
+    _, remarks = read(tmp_path)
+
+    assert len(hollow) == 5
+    assert all(text.endswith("because it is empty") for text in hollow)
+    (remark,) = remarks
+    assert remark.startswith(f"nothing was written to {tmp_path}/a.err, ")
+    assert remark.endswith("d.err and 1 more")

@@ -24,6 +24,12 @@ DEPTH_MAX: Final = 8
 ENTRIES_MAX: Final = 200_000
 """So many names of directories are looked at: a data set may lie beside the logs."""
 
+_NO_LOG: Final = "no file in it is named like a log (name the files themselves)"
+_ONLY_LINKS: Final = (
+    "its logs are symbolic links, which are followed only where they are named "
+    "(name the files themselves)"
+)
+_EMPTY_SHOWN: Final = 4
 _SAMPLE_BYTES: Final = 65_536
 _CONTROLS_RATIO: Final = 20
 _CONTROLS: Final = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x1b\x08\x07"))
@@ -82,7 +88,8 @@ class LogFiles:
         self._caps = caps or Caps()
         self.remarks: list[str] = []
         self.bytes_read = 0
-        self._entries = 0
+        self._empty: list[str] = []
+        self._entries = self._links = 0
         self._files: dict[str, _Found] = {}
         for path in paths:
             self._find(path)
@@ -97,16 +104,25 @@ class LogFiles:
         limits = limits_for(len(self._files))
         for found in self._files.values():
             yield from scan(printable(found.path), self._blocks(found), limits)
+        self._tell_of_empty()
+
+    def _tell_of_empty(self) -> None:
+        """Say which logs of directories are empty: a rank that wrote nothing is news.
+
+        Where all are, there is no log.
+        """
+        if self._empty and self.bytes_read:
+            self.remarks.append(f"nothing was written to {_named(self._empty)}")
+            return
+        for path in self._empty:
+            self._remark(path, "it is empty")
 
     def _find(self, path: str) -> None:
         if path != "-" and os.path.isdir(path):
             before = len(self._files)
             self._search(path, 0)
             if len(self._files) == before:
-                self._remark(
-                    path,
-                    "no file in it is named like a log (name the files themselves)",
-                )
+                self._remark(path, _NO_LOG if not self._links else _ONLY_LINKS)
             return
         self._add(_Found(path, follow=True))
 
@@ -134,6 +150,8 @@ class LogFiles:
         for entry in entries:
             if entry.is_file(follow_symlinks=False) and _is_log(entry.name):
                 self._add(_Found(entry.path, follow=False))
+            elif entry.is_symlink() and _is_log(entry.name):
+                self._links += 1
             elif entry.is_dir(follow_symlinks=False) and depth < DEPTH_MAX:
                 self._search(entry.path, depth + 1)
 
@@ -143,6 +161,10 @@ class LogFiles:
             fd = _open(found)
         except OSError as error:
             self._remark(found.path, _why(error))
+            return
+        if not found.follow and not os.fstat(fd).st_size:
+            self._empty.append(found.path)
+            os.close(fd)
             return
         try:
             yield from self._unpacked(found.path, present(fd))
@@ -179,6 +201,13 @@ class LogFiles:
     def _remark(self, path: str, why: str) -> None:
         name = "standard input" if path == "-" else printable(path)
         self.remarks.append(f"cannot read {name} as a log, because {why}")
+
+
+def _named(paths: Sequence[str]) -> str:
+    """Return the first of some files, and how many more there are."""
+    shown = ", ".join(printable(path) for path in paths[:_EMPTY_SHOWN])
+    more = len(paths) - _EMPTY_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 class _TooMuchError(Exception):

@@ -239,3 +239,44 @@ def test_a_model_that_is_not_the_same_on_all_ranks(log):
     story = log().raised(1, "RuntimeError", text)
 
     assert story.answer == ("mismatched", "collective_mismatch", ())
+
+
+def test_a_message_about_nan_is_no_proof(log):
+    """Anybody may raise these words; a number that was seen is not in them."""
+    verdict = log().raised(1, "ValueError", "loss is nan").verdict
+
+    assert (verdict.cause, verdict.certainty) == ("numeric_divergence", "likely")
+
+
+def test_one_failure_far_behind_another_is_not_of_the_same_second(log):
+    """Lines without stamps: minutes lie between the stamped ones before them."""
+    story = log(clock=((0, 1e9), (2, 1e9 + 300)))
+    story.raised(3, "ValueError", "no labels").raised(5, "ValueError", "no labels")
+
+    assert story.answer == ("raised", "python_exception", (3,))
+
+
+def test_one_failure_thousands_of_lines_behind_another_came_later(log):
+    """Without any stamp, what was printed in between tells."""
+    story = log().raised(3, "ValueError", "no labels", number=10)
+    story.raised(5, "ValueError", "no labels", number=50_000)
+
+    assert story.answer == ("raised", "python_exception", (3,))
+
+
+def test_many_ranks_that_fail_alike_fill_thousands_of_lines(log):
+    """Each stands close behind the one before: they are one failure."""
+    story = log()
+    for rank in range(4):
+        story.raised(rank, "ImportError", "no module", number=6000 * rank)
+
+    assert story.answer == ("all_alike", "import_error", (0, 1, 2, 3))
+
+
+def test_a_time_of_the_lines_around(log):
+    """Where no cited line has one, and stamped ones stand close around it."""
+    story = log(clock=((0, 1e9), (2, 1e9 + 5))).raised(3, "ValueError", "no labels")
+    alone = log(clock=((0, 1e9),)).raised(3, "ValueError", "no labels")
+
+    assert story.began_s == 1e9
+    assert alone.began_s is None

@@ -15,6 +15,7 @@ from dsup.facts.logs.said import (
     End,
     Error,
     LoggedAttempt,
+    Panel,
     Progress,
     Stop,
 )
@@ -117,6 +118,21 @@ ATTEMPTS = st.builds(
         max_size=4,
     ),
     last_lines=st.lists(TEXTS, max_size=3).map(tuple),
+    panels=st.lists(
+        st.builds(
+            Panel,
+            text=TEXTS,
+            attempt=st.just(0),
+            cause=st.sampled_from(["hang", "magic"]),
+            ranks=st.lists(st.integers(0, 5), max_size=2).map(tuple),
+            at_s=TIMES,
+            **WHERE,
+        ),
+        max_size=1,
+    ).map(tuple),
+    clock=st.lists(st.tuples(st.integers(0, 99), st.floats(0, 1e10)), max_size=4).map(
+        lambda marks: tuple(sorted(marks))
+    ),
 )
 
 

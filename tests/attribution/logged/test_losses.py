@@ -61,12 +61,23 @@ def test_the_one_rank_that_all_others_lost(log):
     assert story.verdict.victims[0] == (0, 3, "NCCL remote error")
 
 
+def test_a_rank_whose_end_is_told_of_twice(log):
+    """The agent's line comes before the summary's whole second, or after it."""
+    for agent_s in (37.2, 38.2):
+        story = log()
+        story.ended(2, 1, "agent", at=agent_s).ended(2, 1, "root_cause", at=37.0)
+
+        assert story.answer == ("summary", "python_exception", (2,))
+
+
 def test_a_summary_without_a_word_of_the_rank(log):
     """A code alone names the rank and no exception."""
     story = log(world_size=4).ended(2, 1, "root_cause", at=100.0)
 
     assert story.answer == ("summary", "python_exception", (2,))
-    assert story.verdict.summary == "Rank 2 ended with exit code 1 and said nothing."
+    assert story.verdict.summary == (
+        "Rank 2 ended with exit code 1; its output is not in this log."
+    )
 
 
 def test_a_launcher_that_names_no_rank(log):
@@ -97,3 +108,28 @@ def test_nothing_is_told(log):
 
     assert story.answer == ("unknown", "unknown", ())
     assert [e.text for e in story.verdict.evidence] == ["epoch 1", "epoch 2"]
+
+
+def test_a_launcher_that_only_ends_its_processes(log):
+    """It ends the others once one has died: who, and how, stands nowhere."""
+    story = log(launcher="deepspeed")
+    story.ended(None, None, "deepspeed", by_launcher=True)
+
+    assert story.answer == ("ended_by_launcher", "unknown", ())
+    assert "dmesg" in story.verdict.advice.text
+
+
+def test_output_that_was_redirected_is_asked_for(log):
+    """Nobody can read a traceback that is not there: the ranks' logs are named."""
+    verdict = log().ended(1, 1, "agent").verdict
+
+    assert "--log-dir" in verdict.advice.text
+    assert any("--log-dir" in text for text in verdict.would_change)
+
+
+def test_lines_that_bear_their_ranks_are_not_asked_for_again(log):
+    """A tree of a file for each rank has all that such a log could tell."""
+    story = log(world_size=3).timed_out(0, 1, 2)
+
+    assert story.verdict.first_ranks == ()
+    assert not any("bears its rank" in text for text in story.verdict.would_change)

@@ -105,7 +105,7 @@ def test_a_summary_may_tell_of_the_launcher_s_own_sigkill(log):
     story = log(world_size=2)
     story.ended(0, None, "agent", by_launcher=True).ended(0, -9, "root_cause")
 
-    assert story.answer == ("unknown", "unknown", ())
+    assert story.answer == ("ended_by_launcher", "unknown", ())
 
 
 def test_a_sigkill_without_a_word_is_from_outside(log):

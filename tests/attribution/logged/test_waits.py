@@ -111,3 +111,22 @@ def test_ranks_of_other_nodes(log):
     story.timed_out(Place(local_rank=1, node="a"), Place(local_rank=1, node="b"))
 
     assert story.answer == ("nobody_came", "hang", ())
+
+
+def test_the_one_rank_that_is_left_of_a_time_out_without_a_number(log):
+    """Gloo names no collective: whom the launcher had to end is who did not come."""
+    story = log().timed_out(0, seq=None, op="").ended(0, 1, "agent")
+    story.ended(1, None, "agent", by_launcher=True)
+    story.facts = story.facts._replace(ranks=frozenset({0, 1}))
+
+    assert story.answer == ("one_left", "hang", (1,))
+    assert story.verdict.certainty == "guess"
+
+
+def test_two_ranks_that_are_left_accuse_nobody(log):
+    """Either of them may be the one."""
+    story = log(world_size=3).timed_out(0, seq=None, op="")
+    story.ended(1, None, "agent", by_launcher=True)
+    story.ended(2, None, "agent", by_launcher=True)
+
+    assert story.answer == ("nobody_came", "hang", ())

@@ -101,6 +101,34 @@ def test_files_of_one_attempt_are_laid_together():
     assert cut(a="epoch 1", b="epoch 1") == [(0, ["epoch 1", "epoch 1"])]
 
 
+SILENT = """
+epoch 1
+W0508 10:00:00.100000 60 torch/distributed/x/api.py:1] Sending process 71 closing signal
+E0508 10:00:00.177000 60 torch/distributed/x/api.py:1] failed (exitcode: 1) \
+local_rank: 0 (pid: 70) of binary
+epoch 1 again
+W0508 10:00:04.100000 {agent} torch/distributed/x/api.py:1] Sending process {first} \
+closing signal
+E0508 10:00:04.177000 {agent} torch/distributed/x/api.py:1] failed (exitcode: 1) \
+local_rank: 1 (pid: {second}) of binary
+"""
+
+
+def test_an_agent_that_restarts_without_a_word():
+    """Below ``INFO`` it tells of each failure alone: the second is a new attempt's."""
+    first, second = cut(job=SILENT.format(agent=60, first=80, second=81))
+
+    assert first[1][-1].startswith("failed (exitcode: 1) local_rank: 0")
+    assert second[1][0] == "epoch 1 again"
+    assert [first[0], second[0]] == [0, 1]
+
+
+def test_two_agents_that_fail_are_two_nodes_of_one_attempt():
+    """Another agent's pid; or, in a container, one pid and workers of the same age."""
+    assert len(cut(job=SILENT.format(agent=61, first=80, second=81))) == 1
+    assert len(cut(job=SILENT.format(agent=60, first=70, second=71))) == 1
+
+
 def test_files_are_laid_together_attempt_by_attempt():
     """The second attempt of one node goes with that of the other."""
     first, second = batches(a=RESTARTED, b=RESTARTED)

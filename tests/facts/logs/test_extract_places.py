@@ -84,3 +84,17 @@ def test_a_receiver_s_line_names_the_other_first() -> None:
 def test_an_import_error_is_no_port_error() -> None:
     """The words of a network port's failure stand in others."""
     assert not any(c.kind == "nic" for c in read("Import error: no apex").complaints)
+
+
+def test_deepspeed_is_known_by_the_function_of_its_logger() -> None:
+    """The function stands in the prefix of the line that ends the ranks."""
+    line = LogLine(
+        "Killing subprocess 6193",
+        Place(),
+        "job.log",
+        1,
+        0,
+        logger="l.py:428:sigkill_handler",
+    )
+
+    assert attempt([line], 0).launcher == "deepspeed"

@@ -57,7 +57,15 @@ _WORDS: Final = (
     # NCCL's "unhandled system error" hides a full /dev/shm.
     ("disk_full", ("shared memory segment", "failed to extend /dev/shm")),
     # ibv_* cannot lock memory, or set up a queue: the limit or the device, not a peer.
-    ("nccl_network", ("ibv_", "no socket interface found")),
+    (
+        "nccl_network",
+        (
+            "ibv_",
+            "no socket interface found",
+            "has already checked in",
+            "is neither af_inet",
+        ),
+    ),
     (
         "cuda_error",
         (
@@ -81,6 +89,11 @@ _WORDS: Final = (
         ),
     ),
 )
+_PROCESS_DIED: Final = frozenset(
+    {"ActorDiedError", "RayActorError", "WorkerCrashedError"}
+)
+"""Ray's: its driver tells that a worker's process is gone, which said nothing."""
+
 _INTERRUPTS: Final = frozenset({"KeyboardInterrupt", "SignalException"})
 _HANDLER: Final = " in sigkill_handler"
 _RELAYED: Final = (
@@ -114,6 +127,8 @@ def cause_of_error(error: Error) -> str:
     module was being imported: the code of one module calls that of another only then.
     """
     kind = _inner(error.type)
+    if kind.rpartition(".")[2] in _PROCESS_DIED:
+        return "killed"
     told = cause_of(kind, error.text, error.causes)
     if told not in _GENERAL:
         return told
@@ -175,6 +190,8 @@ def is_interrupt(error: Error) -> bool:
 
 def is_relayed(error: Error) -> bool:
     """Return whether an exception only tells of another process that was ended."""
+    if error.type.endswith("CalledProcessError") and error.place.rank is not None:
+        return False
     text = f"{error.type}: {error.text[:2048]}".lower()
     return any(words in text for words in _RELAYED)
 

@@ -119,6 +119,9 @@ def killed(log: Reading) -> Verdict | None:
         text = f"{done} killed, out of host memory: {told.text}"
     elif phase:
         text = f"{done} likely killed, out of host memory: SIGKILL {phase}"
+    elif isinstance(group[0].fact, Error):
+        text = f"{done} gone, likely killed from outside: {_told(group[0])}"
+        return _verdict(log, "killed", group, (ranks, text), "guess")
     else:
         text = f"{done} killed by SIGKILL from outside: not by the launcher"
         return _verdict(log, "killed", group, (ranks, text), "likely")
@@ -166,7 +169,7 @@ def said(log: Reading) -> Verdict | None:
 def _raised(log: Reading, rule: str) -> Verdict | None:
     group = log.leaders
     first = group[0].fact if group else None
-    if not isinstance(first, Error):
+    if not isinstance(first, Error) or group[0].sort != "exception":
         return None
     cause = group[0].cause
     ranks = owners(log, group)

@@ -14,12 +14,30 @@ from dsup.attribution.logged.places import Fact
 from dsup.attribution.logged.rules import RULES
 from dsup.attribution.logged.signs import Reading, how_lost, read
 from dsup.attribution.wording import one_line, sentence, status_text
-from dsup.core.verdict import Evidence, Looked, Verdict, Victim
+from dsup.core.verdict import (
+    Advice,
+    Certainty,
+    Evidence,
+    Looked,
+    Verdict,
+    Victim,
+)
 from dsup.facts.logs.said import End, LoggedAttempt
 
 EVIDENCE_MAX: Final = 24
 VICTIMS_MAX: Final = 4096
 SIGNATURE_MAX_CHARS: Final = 200
+
+_BY_RULE: Final = {
+    "summary": Advice(
+        "read_rank_logs",
+        "add the ranks' own logs; torchrun keeps them with --log-dir DIR",
+    ),
+    "ended_by_launcher": Advice(
+        "read_kernel_log",
+        "look into dmesg: a rank that leaves no word was often killed, out of memory",
+    ),
+}
 
 
 def judge_log(attempt: LoggedAttempt) -> Verdict:
@@ -56,12 +74,24 @@ def unknown(log: Reading) -> Verdict:
 
 def _completed(log: Reading, verdict: Verdict) -> Verdict:
     return verdict._replace(
+        certainty=_certainty(verdict),
         evidence=verdict.evidence[:EVIDENCE_MAX],
         victims=_victims(log, verdict),
-        advice=advice_for(verdict.cause, verdict.rule),
+        advice=_advice(verdict),
         would_change=would_change(log, verdict),
         signature=one_line(f"{verdict.cause} {verdict.signature}", SIGNATURE_MAX_CHARS),
     )
+
+
+def _certainty(verdict: Verdict) -> Certainty:
+    """Return how sure it is: a message about NaN does not prove where it came from."""
+    by_words = verdict.cause == "numeric_divergence" and verdict.certainty == "proven"
+    return "likely" if by_words else verdict.certainty
+
+
+def _advice(verdict: Verdict) -> Advice | None:
+    """Return what to do, where what a log lacks tells more than the cause does."""
+    return _BY_RULE.get(verdict.rule) or advice_for(verdict.cause, verdict.rule)
 
 
 def _victims(log: Reading, verdict: Verdict) -> tuple[Victim, ...]:

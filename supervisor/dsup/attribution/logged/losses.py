@@ -174,8 +174,10 @@ def summary(log: Reading) -> Verdict | None:
         found = Finding("summary", "config_error", (), "likely", first[0], text)
         return verdict(log.attempt, found._replace(status=WRONG_CALL))
     cause = "killed" if status < 0 else "python_exception"
+    whose = "their" if len(ranks) > 1 else "its"
     text = (
-        f"{who(ranks, log.attempt)} ended with {status_text(status)} and said nothing"
+        f"{who(ranks, log.attempt)} ended with {status_text(status)}; {whose} output "
+        "is not in this log"
     )
     certainty: Certainty = "likely" if len(ranks) == 1 else "guess"
     found = Finding(
@@ -185,6 +187,22 @@ def summary(log: Reading) -> Verdict | None:
         log.attempt,
         found._replace(status=status, signature=status_text(status)),
     )
+
+
+def ended_by_launcher(log: Reading) -> Verdict | None:
+    """Name no rank where a launcher ended its processes and does not say why.
+
+    Symptom: ``Killing subprocess 6193`` and its like, alone. Source: a launcher ends
+    the others once one has failed; the failed one's words, or the launcher's word of
+    how it ended, are missing: SIGKILL leaves none.
+    """
+    ends = [end for end in log.attempt.ends if end.by_launcher]
+    if not ends or log.ends or log.lost or log.signs:
+        return None
+    by = log.attempt.launcher or "its launcher"
+    text = f"One rank ended without a word in this log, and {by} ended the others"
+    found = Finding("ended_by_launcher", "unknown", (), "unknown", ends[0], text)
+    return verdict(log.attempt, found._replace(rest=tuple(ends[1:_CITED])))
 
 
 def _lost_it(log: Reading, end: End) -> bool:

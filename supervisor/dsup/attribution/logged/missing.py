@@ -14,6 +14,7 @@ from dsup.facts.logs.said import Error
 _KERNEL: Final = frozenset(
     {"killed", "host_oom", "cuda_error", "gpu_hardware", "sigbus", "segfault"}
 )
+_WORDLESS: Final = frozenset({"summary", "ended_by_launcher"})
 _STACKS: Final = frozenset({"hang", "collective_mismatch"})
 _DATED_S: Final = 1e8
 """Later than this, a time stamp has a date."""
@@ -26,7 +27,11 @@ def would_change(log: Reading, verdict: Verdict) -> tuple[str, ...]:
     if cut:
         said.append("the end of the traceback: the log was cut before the exception")
     said += _of_silent(log, verdict)
-    if not verdict.first_ranks and verdict.rule not in {"stopped", "interrupted"}:
+    if verdict.rule == "quoted":
+        return (_run(log),)
+    if verdict.rule in _WORDLESS:
+        said.append("the logs of the ranks, which torchrun keeps with --log-dir DIR")
+    elif not verdict.first_ranks and _has_nameless(log):
         said.append(
             "a log in which each line bears its rank (torchrun --log-dir, srun --label)"
         )
@@ -35,6 +40,17 @@ def would_change(log: Reading, verdict: Verdict) -> tuple[str, ...]:
     if verdict.cause in _STACKS and verdict.certainty != "proven":
         said.append("stacks or a flight-recorder dump of each rank, taken in the wait")
     return tuple(said)
+
+
+def _run(log: Reading) -> str:
+    where = log.attempt.directory
+    return f"the run itself: dsup diagnose {where or 'RUN'}, on its machine"
+
+
+def _has_nameless(log: Reading) -> bool:
+    """Return whether a statement that was weighed bears no rank."""
+    facts = (*(sign.fact for sign in log.signs), *log.lost, *log.ends)
+    return any(fact.place.rank is None for fact in facts)
 
 
 def _of_silent(log: Reading, verdict: Verdict) -> list[str]:

@@ -35,8 +35,11 @@ def ended_first(ends: Sequence[End]) -> tuple[End, ...]:
     Ends without a time count only where none has one: a summary has times, the lines
     around it may be cut.
     """
-    timed = [end for end in reversed(ends) if end.at_s is not None]
-    known = {end.place.rank: end for end in timed or reversed(ends)}
+    timed = [end for end in ends if end.at_s is not None]
+    # Of a rank that is told of twice, by the agent and in its summary, the earlier one
+    # counts: it is put in last.
+    late_first = sorted(timed, key=lambda end: -(end.at_s or 0.0)) or reversed(ends)
+    known = {end.place.rank: end for end in late_first}
     limit_s = math.floor(min((e.at_s or 0.0 for e in timed), default=0.0)) + 1
     return tuple(e for e in known.values() if e.at_s is None or e.at_s < limit_s)
 
@@ -72,6 +75,9 @@ def _ended_first(log: Reading, first: Sign) -> tuple[int, ...]:
         and _fits(end, first)
     ]
     ranks = {end.place.rank for end in ended_first(fitting)}
+    tasks = all(end.source == "srun" and end.at_s is None for end in fitting)
+    if tasks and len(ranks) > 1:  # srun ends the tasks that lost one, with code 1
+        return ()
     return tuple(sorted(rank for rank in ranks if rank is not None))
 
 

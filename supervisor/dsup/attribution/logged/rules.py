@@ -19,14 +19,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from dsup.attribution.logged import calls, firsts, joins, losses, stops, waits
+from dsup.attribution.logged import (
+    calls,
+    firsts,
+    joins,
+    losses,
+    quoted,
+    stops,
+    waits,
+)
 from dsup.attribution.logged.signs import Reading
 from dsup.core.verdict import Verdict
 
 Rule: TypeAlias = Callable[[Reading], Verdict | None]
 
 RULES: Final[tuple[Rule, ...]] = (
-    # Somebody stopped the job.
+    # What dsup itself printed, and somebody who stopped the job.
+    quoted.quoted,
     stops.hung_until_stopped,
     stops.stopped,
     # The machine's own word, then the first own sign.
@@ -55,7 +64,9 @@ RULES: Final[tuple[Rule, ...]] = (
     losses.store_gone,
     losses.node_gone,
     losses.peer_gone,
+    waits.one_left,
     waits.nobody_came,
     losses.only_victims,
+    losses.ended_by_launcher,
 )
 """Tried from first to last; ``unknown`` speaks where none of them does."""

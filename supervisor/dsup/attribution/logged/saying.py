@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from dsup.attribution.logged.places import Fact
 from dsup.attribution.wording import TEXT_MAX_CHARS, one_line, sentence, subject
 from dsup.core.verdict import Certainty, Evidence, Source, Verdict
-from dsup.facts.logs.said import End, Error, LoggedAttempt, Stop
+from dsup.facts.logs.said import Collective, End, Error, LoggedAttempt, Stop
 
+AROUND_S: Final = 60.0
 _LOOKED_AT_CHARS: Final = 4096
 _SIZE: Final = r"(\d{1,7}(?:\.\d{1,3})? [KMGT]i?B|0 bytes)"
 _ASKED: Final = re.compile(rf"Tried to allocate {_SIZE}")
@@ -19,6 +21,9 @@ _FREE: Final = re.compile(rf"{_SIZE}(?: is)? free")
 
 _LAST: Final = "Last error:"
 """NCCL's own reason follows it; what stands above is the same for all."""
+
+_SOURCE: Final = re.compile(r"\[[^\]\s]{1,300}\.(?:cc|cpp|h|cu):\d{1,6}\] ?")
+"""Where in its own code a library raised it, as gloo puts it before the words."""
 
 NOBODY: Final = "A rank that the log does not name"
 
@@ -50,6 +55,7 @@ def verdict(attempt: LoggedAttempt, found: Finding) -> Verdict:
     """Return a verdict that says what a rule found."""
     cited = (found.first, *found.rest)
     at_s = next((fact.at_s for fact in cited if fact.at_s is not None), None)
+    at_s = _time(attempt, found) if at_s is None else at_s
     return Verdict(
         attempt.number,
         found.cause,
@@ -58,10 +64,39 @@ def verdict(attempt: LoggedAttempt, found: Finding) -> Verdict:
         math.nan if at_s is None else at_s - found.before_s,
         sentence(found.text),
         found.rule,
-        tuple(evidence(fact) for fact in cited),
+        tuple(evidence(fact) for fact in _whole(attempt, cited)),
         status=found.status,
         signature=found.signature,
     )
+
+
+def _whole(
+    attempt: LoggedAttempt, cited: Iterable[Fact | Stop]
+) -> Iterator[Fact | Stop]:
+    """Yield what is cited, the exception itself where a line of its text was."""
+    errors = {error.order: error for error in attempt.errors}
+    for fact in cited:
+        known = errors.get(fact.order) if isinstance(fact, Collective) else None
+        yield fact if known is None else known
+
+
+def _time(attempt: LoggedAttempt, found: Finding) -> float | None:
+    """Return when it was, where no cited line tells.
+
+    The end of a rank that it is about, as its launcher tells it; else the time of the
+    stamped line before it, where another one follows within a minute.
+    """
+    place = getattr(found.first, "place", None)
+    ranks: set[int | None] = set(found.ranks)
+    ranks = ranks or {place.rank if place is not None else None}
+    ends = (e.at_s for e in attempt.ends if e.place.rank in ranks and not e.by_launcher)
+    told = min((at_s for at_s in ends if at_s is not None), default=None)
+    if told is not None and None not in ranks:
+        return told
+    at = bisect_right(attempt.clock, (found.first.order, math.inf))
+    around = attempt.clock[max(0, at - 1) : at + 1]
+    close = len(around) > 1 and at and around[1][1] - around[0][1] <= AROUND_S
+    return around[0][1] if close else None
 
 
 def evidence(fact: Fact | Stop) -> Evidence:
@@ -99,7 +134,7 @@ def message(error: Error) -> str:
     telling = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     if _LAST in lines[:-1]:
         telling = lines[lines.index(_LAST) + 1]
-    return one_line(telling, TEXT_MAX_CHARS)
+    return one_line(_SOURCE.sub("", telling, count=1), TEXT_MAX_CHARS)
 
 
 def memory_asked(error: Error) -> str:

@@ -11,6 +11,7 @@ one: streams are out of order, and launchers round to whole seconds.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -23,9 +24,17 @@ from dsup.attribution.logged.causes import (
     is_interrupt,
     is_relayed,
 )
+from dsup.attribution.logged.chains import unchained
+from dsup.attribution.logged.own_ends import names_of, own_ends
 from dsup.attribution.logged.places import Fact, contradict, everything, settled
+from dsup.attribution.logged.survived import (
+    may_be_late,
+    others_went_on,
+    outlived,
+    succeeded,
+)
 from dsup.attribution.wording import alike
-from dsup.core.exits import SIGKILL, SIGNALLED, SIGTERM
+from dsup.core.exits import SIGKILL, SIGNALLED
 from dsup.facts.errors import communication
 from dsup.facts.logs.said import Collective, Complaint, End, Error, LoggedAttempt
 
@@ -35,6 +44,9 @@ Sort: TypeAlias = Literal["exception", "signal", "abort", "words"]
 SIGABRT: Final = 6
 SECOND_S: Final = 1.0
 """Launchers round their time stamps down to a whole second."""
+
+ABOUT_S: Final = 60.0
+FAR_LINES: Final = 10_000
 
 LOST_KINDS: Final = frozenset({"remote", "store", "completion"})
 _NOT_OWN: Final = frozenset({*LOST_KINDS, "node"})
@@ -96,17 +108,48 @@ class Reading(NamedTuple):
 def read(attempt: LoggedAttempt) -> Reading:
     """Return what the statements of an attempt amount to."""
     known = settled(attempt)
+    known = known._replace(errors=tuple(map(unchained, known.errors)))
     lost = _lost(known)
-    ends = tuple(_own_ends(known))
+    ends = tuple(own_ends(known))
     found = (
         *_exceptions(known, victims=bool(lost)),
         *_signals(known, ends),
         *_complaints(known, victims=bool(lost)),
         *_devices(known),
     )
-    ordered = _ordered([s for s in found if not _is_faint(known, s.fact)] or found)
-    first = _like(ordered[0], ordered) if ordered else ()
+    live = _live(known, found, lost)
+    ordered = _ordered([s for s in live if not _is_faint(known, s.fact)] or live)
+    first = _like(ordered[0], ordered, known) if ordered else ()
     return Reading(known, ordered, first, lost, ends)
+
+
+def _live(
+    attempt: LoggedAttempt, found: Sequence[Sign], lost: Sequence[Fact]
+) -> Sequence[Sign]:
+    """Return the signs that nobody outlived; else those that may be printed early.
+
+    A launcher's own word of how a worker ended is no guess: what was outlived counts
+    beside it only where it may be of the same worker.
+    """
+    if succeeded(attempt):
+        return ()
+    live = [sign for sign in found if not outlived(attempt, sign.fact)]
+    if live:
+        return [sign for sign in live if not _may_be_caught(attempt, sign)] or live
+    return [sign for sign in found if may_be_late(attempt, sign.fact, lost)]
+
+
+def _may_be_caught(attempt: LoggedAttempt, sign: Sign) -> bool:
+    """Return whether a rank may have gone on after it, as far as others tell.
+
+    A logger told of it, so that somebody had caught it; or the others trained on. But
+    no launcher tells that its process failed.
+    """
+    fact = sign.fact
+    logged = isinstance(fact, Error) and fact.logged
+    if not logged and not others_went_on(attempt, fact):
+        return False
+    return not any(_may_be(fact, end) for end in own_ends(attempt))
 
 
 def how_lost(fact: Fact) -> str:
@@ -119,31 +162,13 @@ def how_lost(fact: Fact) -> str:
     return known.get(name) or communication(kind, fact.text) or "connection lost"
 
 
-def _own_ends(attempt: LoggedAttempt) -> Iterator[End]:
-    """Yield the failures that a launcher had not brought about itself.
-
-    A process that it sent a signal, and that its summary says died of SIGTERM or
-    SIGKILL, did not die of anything else.
-    """
-    signalled: dict[tuple[str, int], int] = {}
-    for end in attempt.ends:
-        if end.by_launcher:
-            for name in _names(end):
-                signalled.setdefault(name, end.order)
-    for end in attempt.ends:
-        if end.by_launcher or end.status == 0:
-            continue
-        sent = [signalled[name] for name in _names(end) if name in signalled]
-        if end.status in {-SIGTERM, -SIGKILL} and sent and min(sent) < end.order:
-            continue
-        yield end
-
-
 def _lost(attempt: LoggedAttempt) -> tuple[Fact, ...]:
     errors = (e for e in attempt.errors if communication(e.type, e.text))
     complaints = (c for c in attempt.complaints if c.kind in LOST_KINDS)
     waits = (c for c in attempt.collectives if c.kind in {"timeout", "barrier"})
-    return tuple(sorted((*errors, *complaints, *waits), key=lambda fact: fact.order))
+    told: tuple[Fact, ...] = (*errors, *complaints, *waits)
+    lost = (fact for fact in told if not outlived(attempt, fact))
+    return tuple(sorted(lost, key=lambda fact: fact.order))
 
 
 def _exceptions(attempt: LoggedAttempt, *, victims: bool) -> Iterator[Sign]:
@@ -155,7 +180,10 @@ def _exceptions(attempt: LoggedAttempt, *, victims: bool) -> Iterator[Sign]:
         # Frames alone may be those of a rank that waited for the others.
         if victims and _is_faint(attempt, error):
             continue
-        yield Sign("exception", cause_of_error(error), error.place.rank, error)
+        cause = cause_of_error(error)
+        # The driver of a Ray job raises what ended the process of another one.
+        sort: Sort = "words" if cause == "killed" else "exception"
+        yield Sign(sort, cause, error.place.rank, error)
 
 
 def _signals(attempt: LoggedAttempt, ends: Iterable[End]) -> Iterator[Sign]:
@@ -163,7 +191,7 @@ def _signals(attempt: LoggedAttempt, ends: Iterable[End]) -> Iterator[Sign]:
     told: set[tuple[str, int]] = set()
     for end in ends:
         status = deadly(end.status)
-        names = _names(end)
+        names = names_of(end)
         if status is None or told.intersection(names):
             continue
         told.update(names)
@@ -183,16 +211,6 @@ def deadly(status: int | None) -> int | None:
     number = -status if status < 0 else status - SIGNALLED
     is_deadly = number in CRASH_SIGNALS or number in {SIGKILL, SIGABRT}
     return -number if is_deadly else None
-
-
-def _names(end: End) -> set[tuple[str, int]]:
-    """Return what an end is known by: an agent's line and its summary tell of one."""
-    place = end.place
-    known = (("rank", place.rank), ("pid", place.pid), ("local", place.local_rank))
-    names = {(name, number) for name, number in known if number is not None}
-    if place.rank is not None or place.pid is not None:
-        names = {(name, number) for name, number in names if name != "local"}
-    return names
 
 
 def _explains_abort(fact: Fact) -> bool:
@@ -235,8 +253,8 @@ def _is_faint(attempt: LoggedAttempt, fact: Fact) -> bool:
     of the network that came back, as steps went on after it.
     """
     if isinstance(fact, Error):
-        told = fact.type or fact.causes or cause_of_words(fact.text)
-        return not told
+        own = any(not communication(kind, text) for kind, text in fact.causes)
+        return not (fact.type or own or cause_of_words(fact.text))
     if not isinstance(fact, Complaint):
         return False
     if fact.kind == "nic":
@@ -259,13 +277,23 @@ def _ordered(found: Sequence[Sign]) -> tuple[Sign, ...]:
     return tuple(sorted(found, key=key))
 
 
-def _like(first: Sign, known: Iterable[Sign]) -> tuple[Sign, ...]:
+def _like(
+    first: Sign, known: Iterable[Sign], attempt: LoggedAttempt
+) -> tuple[Sign, ...]:
     """Return the signs of one sort, cause and text, as far as no time tells them apart.
 
-    Window: 1 s, what launchers round to.
+    Window: 1 s, what launchers round to. A line without a stamp has the time of the
+    stamped one before it, which may be the last one for long: 60 s there; and lines
+    that stand 10 000 or more behind the last of the same came later.
     """
     key = _key(first)
-    same = [s for s in known if _key(s) == key and not _later(s, first)]
+    same: list[Sign] = []
+    for sign in known:
+        if _key(sign) != key or _later(sign, first, attempt):
+            continue
+        if same and _far(same[-1].fact, sign.fact):
+            break
+        same.append(sign)
     by_rank = {(s.rank, s.order if s.rank is None else 0): s for s in reversed(same)}
     return tuple(reversed(by_rank.values()))
 
@@ -276,7 +304,20 @@ def _key(sign: Sign) -> tuple[str, str, str]:
     return sign.sort, sign.cause, text
 
 
-def _later(sign: Sign, first: Sign) -> bool:
-    if sign.at_s is None or first.at_s is None:
-        return False
-    return sign.at_s - first.at_s > SECOND_S
+def _later(sign: Sign, first: Sign, attempt: LoggedAttempt) -> bool:
+    if sign.at_s is not None and first.at_s is not None:
+        return sign.at_s - first.at_s > SECOND_S
+    at_s, first_s = _about(sign, attempt), _about(first, attempt)
+    return at_s is not None and first_s is not None and at_s - first_s > ABOUT_S
+
+
+def _about(sign: Sign, attempt: LoggedAttempt) -> float | None:
+    """Return a sign's time, or that of the stamped line before it."""
+    if sign.at_s is not None:
+        return sign.at_s
+    at = bisect_right(attempt.clock, (sign.order, math.inf))
+    return attempt.clock[at - 1][1] if at else None
+
+
+def _far(one: Fact, other: Fact) -> bool:
+    return one.file == other.file and other.number - one.number > FAR_LINES

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from dsup.attribution.logged.calm import had_ended
 from dsup.attribution.logged.saying import Finding, verdict, who
 from dsup.attribution.logged.signs import Reading
 from dsup.attribution.wording import listed, one_line, others, subject
@@ -19,8 +20,6 @@ from dsup.facts.logs.said import Collective
 _CITED: Final = 6
 _EXTRA_OPS: Final = frozenset({"_ALLGATHER_BASE", "ALLGATHER", "GATHER"})
 _MIN_COMPARED: Final = 2
-_LAST_LINES: Final = 8
-_ENDED: Final = ("train_runtime", "100%|", "training completed", "training finished")
 _GAP_MAX: Final = 64
 
 
@@ -84,7 +83,7 @@ def lone_caller(log: Reading) -> Verdict | None:
         return None
     first = log.timeouts[0]
     small = first.size == 1 or first.op in _EXTRA_OPS
-    if not (small and _had_ended(log)):
+    if not (small and had_ended(log.attempt)):
         return None
     name = _name(first)
     text = (
@@ -178,6 +177,28 @@ def stopped_moving(log: Reading) -> Verdict | None:
     )
 
 
+def one_left(log: Reading) -> Verdict | None:
+    """Guess that the one rank that the launcher had to end is the one waited for.
+
+    Symptom: all ranks that the log tells of time out but one, which the launcher ended
+    and which says nothing. Source: time-outs that name neither number nor operation, as
+    gloo's do. Not where a time-out does: there ``silent`` has looked.
+    """
+    spoke = {c.place.rank for c in log.timeouts}
+    if not spoke or None in spoke or any(c.op or c.seq for c in log.timeouts):
+        return None
+    known = known_ranks(spoke)
+    world = set(range(log.attempt.world_size or 0)) or log.attempt.ranks
+    left = world - set(known)
+    ended = {end.place.rank for end in log.attempt.ends}
+    lost = {fact.place.rank for fact in log.lost}
+    if len(left) != 1 or not left <= ended or lost != spoke:
+        return None
+    ranks = known_ranks(left)
+    text = f"{subject(ranks)} likely did not come: {_subject(log, known)} timed out"
+    return verdict(log.attempt, finding("one_left", ranks, "guess", log.timeouts, text))
+
+
 def nobody_came(log: Reading) -> Verdict | None:
     """Name no rank where ranks timed out and nothing tells them apart.
 
@@ -208,14 +229,6 @@ def groups(facts: Iterable[Collective]) -> list[list[Collective]]:
     for fact in facts:
         known.setdefault(fact.group, []).append(fact)
     return list(known.values())
-
-
-def _had_ended(log: Reading) -> bool:
-    """Return whether the training had come to its end."""
-    if any(one.done for one in log.attempt.progress.values()):
-        return True
-    last = " ".join(log.attempt.last_lines[-_LAST_LINES:]).lower()
-    return any(words in last for words in _ENDED)
 
 
 def _is_first(timeouts: Iterable[Collective]) -> bool:

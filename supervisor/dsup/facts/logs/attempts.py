@@ -76,6 +76,13 @@ def _parts(lines: Iterable[LogLine]) -> Iterator[_Part]:
     yield from cutter.parts()
 
 
+class _Failed(NamedTuple):
+    """An agent's word of a failed worker: the lines up to there, the highest pid."""
+
+    lines: int
+    pid: int
+
+
 class _Cutter:
     """Cuts one file's lines."""
 
@@ -87,6 +94,8 @@ class _Cutter:
         self._again = False
         self._fresh = False
         self._starts: set[str] = set()
+        self._failed: dict[str, _Failed] = {}
+        self._highest: dict[str, int] = {}
 
     def read(self, line: LogLine) -> None:
         """Take in a line."""
@@ -115,6 +124,27 @@ class _Cutter:
             self._starts.add(told.key)
         elif told.kind == "end":
             self._ended = True
+        elif told.number is not None:
+            if told.kind == "failed":
+                self._cut_at_failure(told.key, told.number)
+            highest = self._highest.get(told.key, 0)
+            self._highest[told.key] = max(highest, told.number)
+
+    def _cut_at_failure(self, agent: str, pid: int) -> None:
+        """Cut behind an agent's last word of a failure, if it has another one.
+
+        Without ``INFO`` an agent does not say that it starts its workers again. Window:
+        the second worker has a higher pid than any that had ended until then, since
+        agents in containers may have one pid.
+        """
+        known = self._failed.get(agent)
+        if known is not None and pid > known.pid:
+            rest = self._lines[known.lines :]
+            del self._lines[known.lines :]
+            self._close()
+            self._lines = rest
+        highest = max(pid, self._highest.get(agent, 0))
+        self._failed[agent] = _Failed(len(self._lines) + 1, highest)
 
     def _attempt(self, number: int | None) -> None:
         known = self._number
@@ -128,6 +158,7 @@ class _Cutter:
             self._parts.append(_Part(self._number, self._lines))
         self._lines, self._number, self._ended = [], None, False
         self._starts.clear()
+        self._failed.clear()
 
 
 def _says_nothing(part: _Part) -> bool:

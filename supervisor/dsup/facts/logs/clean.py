@@ -39,6 +39,9 @@ _BACKSPACES: Final = re.compile(rb"\x08+")
 _BAR_NAME: Final = re.compile(rb"\s*([^\d%|]{0,40})")
 _JSON_TEXT: Final = ("log", "message", "msg", "textPayload", "text", "MESSAGE", "line")
 _JSON_TIME: Final = ("time", "timestamp", "@timestamp", "ts", "receiveTimestamp")
+_JSON_RANK: Final = ("rank", "global_rank", "RANK", "process_rank")
+_JSON_RAISED: Final = ("exc_info", "exception", "stack_trace", "traceback")
+_RANKS: Final = 1_000_000
 _CUT_JSON: Final = re.compile(r'\s{0,8}\{.{0,300}?"(?:log|message|msg)": ?"')
 _SPELT: Final = {"n": "\n", "t": "    ", "r": "", '"': '"', "\\": "\\", "'": "'"}
 _SPELT_CHAR: Final = re.compile(r"\\([ntr\"'\\])")
@@ -115,12 +118,22 @@ def _from_json(state: bytes) -> str | None:
     if text is None:
         return None
     stamp = _first(found, _JSON_TIME) or ""
+    rank = next((_rank(found[key]) for key in _JSON_RANK if key in found), "")
     text = text.rstrip("\n")
+    if raised := _first(found, _JSON_RAISED):
+        text = f"{text}\n{raised}"
     if "\\n" in text and "\n" not in text:
         text = _spelt_out(text)
-    if not stamp:
+    if not stamp and not rank:
         return text
-    return "\n".join(f"{stamp} {line}" for line in text.split("\n"))
+    before = f"{stamp} {rank}".lstrip() if stamp else rank
+    return "\n".join(f"{before}{line}" for line in text.split("\n"))
+
+
+def _rank(value: object) -> str:
+    """Return a rank that a JSON object tells, as torch marks a line with it."""
+    known = isinstance(value, int) and not isinstance(value, bool)
+    return f"[rank{value}]: " if known and 0 <= int(str(value)) < _RANKS else ""
 
 
 def _first(found: dict[str, object], keys: tuple[str, ...]) -> str | None:

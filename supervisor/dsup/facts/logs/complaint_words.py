@@ -7,6 +7,7 @@ glog, Slurm, Kubernetes, Ray, PyTorch's DataLoader, fairseq, Megatron, DeepSpeed
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from dsup.facts.logs.said import ComplaintKind
@@ -145,7 +146,14 @@ WORDS: Final[tuple[tuple[ComplaintKind, tuple[str, ...]], ...]] = (
         (
             "duplicate gpu detected",
             "pthread_create failed",
+            "thread creation failed",
             "collective mismatch error",
+            "mismatched collective detected",
+            "we are taking the entire process down",
+            "op.preamble.length <= op.nbytes",
+            "no socket interface found",
+            "ranks has already checked in",
+            "is neither af_inet",
         ),
     ),
     (
@@ -201,6 +209,9 @@ WORDS: Final[tuple[tuple[ComplaintKind, tuple[str, ...]], ...]] = (
             "socket recv failed",
             "connection refused",
             "application timeout caused pair closure",
+            "no route to host",
+            "network is unreachable",
+            "ncclsystemerror: system call",
         ),
     ),
     (
@@ -233,6 +244,7 @@ WORDS: Final[tuple[tuple[ComplaintKind, tuple[str, ...]], ...]] = (
             "evicted",
             "unreachable node",
             "communication connection failure",
+            "lost communication with a remote daemon",
         ),
     ),
 )
@@ -271,6 +283,9 @@ GLIBC: Final = (
     "libc++abi: terminating ",
     "corruption_prev",
 )
+
+CODE: Final = re.compile(r"\braise [A-Za-z_][\w.]{0,80}\(")
+"""A script that would raise, not one that did."""
 
 CRASHES: Final = (
     "fatal python error",

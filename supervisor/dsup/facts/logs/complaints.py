@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from dsup.facts.logs.complaint_words import (
+    CODE,
     CRASHES,
     GLIBC,
     NOISE,
@@ -38,6 +39,17 @@ _NO_REFUSAL: Final = (
     "fatal: ",
 )
 _KILLED: Final = re.compile(r"Killed$|.{0,300}: \d{1,9} Killed(?: |$)")
+_LAST_TRY: Final = re.compile(
+    r"(?:no route to host|network is unreachable), retrying \((\d{1,4})/\1\)"
+)
+"""NCCL tells of its tries to connect as of any news; after the last one it fails."""
+
+_KERNEL: Final = (
+    "nvrm: xid",
+    "out of memory: kill",
+    "memory cgroup out of memory",
+    "oom-kill:",
+)
 _SIGNAL_NUMBER: Final = re.compile(r"(?i)caught signal (\d{1,2}) ")
 _PEER: Final = re.compile(
     r"(?:remote peer|from peer|by peer) \[?([\w.:-]{1,255}?)\]?(?::\d{1,5})?<"
@@ -71,7 +83,7 @@ class Complaints:
         if traced:
             return False
         kind = kind_of(line.text)
-        if kind is None:
+        if kind is None or (line.ranked and _by_kernel(line.text)):
             return False
         self.add(line, kind)
         return True
@@ -101,6 +113,12 @@ class Complaints:
         )
 
 
+def _by_kernel(text: str) -> bool:
+    """Return whether a line has a kernel's words; no rank of torch's prints such."""
+    lowered = text[:LOOKED_AT_CHARS].lower()
+    return any(words in lowered for words in _KERNEL)
+
+
 def _placed(kind: ComplaintKind, line: LogLine) -> Place:
     """Return whose complaint it is: some tell a pid or a rank in their text."""
     place = line.place
@@ -122,7 +140,10 @@ def kind_of(text: str) -> ComplaintKind | None:
             return kind
     for kind, words in WORDS:
         if any(word in lowered for word in words):
+            if kind == "nan" and CODE.search(lowered):
+                return None
             own = kind in {"ecc", "oom_host"} and not _only_own(lowered)
+            own = own or _LAST_TRY.search(lowered) is not None
             return kind if own or not noise else None
     if _DEVICE_ASSERT.search(text):
         return "device"

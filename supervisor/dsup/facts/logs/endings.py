@@ -40,6 +40,8 @@ _BASH: Final = {
 """What srun and bash call a signal."""
 
 _WORDS: Final = tuple(_BASH)
+_CALLED: Final = "CalledProcessError"
+"""A launcher's, of a Python; a rank that ran another program raises it too."""
 
 
 class Told(NamedTuple):
@@ -65,7 +67,7 @@ def status_of(signal_name: str) -> int | None:
 
 
 def _agent(found: _Match, place: Place) -> Iterable[Told]:
-    local, pid = int(found[2]), int(found[3])
+    local, pid = int(found[2]), int(found[3]) if found[3] else None
     rank = place.rank
     yield Told(Place(rank, local, place.node, pid, place.label), int(found[1]), "agent")
 
@@ -120,11 +122,12 @@ def _child(found: _Match, place: Place) -> Iterable[Told]:
 
 
 def _called_signal(found: _Match, place: Place) -> Iterable[Told]:
-    yield Told(Place(node=place.node), status_of(found[1]), "other")
+    if place.rank is None and retells(_CALLED, found.string, launcher=False):
+        yield Told(Place(node=place.node), status_of(found[1]), "other")
 
 
 def _called_code(found: _Match, place: Place) -> Iterable[Told]:
-    if retells("CalledProcessError", found.string, launcher=False):
+    if place.rank is None and retells(_CALLED, found.string, launcher=False):
         yield Told(Place(node=place.node), int(found[1]), "other")
 
 
@@ -155,7 +158,8 @@ _FORMS: Final[tuple[tuple[str, re.Pattern[str], _Reader], ...]] = (
     (
         "exitcode:",
         re.compile(
-            r"\(exitcode: (-?\d{1,5})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\)"
+            r"\(exitcode: (-?\d{1,5})\) local_rank: (\d{1,6})\b"
+            r"(?: \(pid: (\d{1,9})\))?"
         ),
         _agent,
     ),

@@ -12,6 +12,7 @@ loguru and rich for drawn ones.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from dsup.facts.logs.exception_lines import (
@@ -42,6 +43,11 @@ _OTHERS: Final = (
 _REPORTS: Final = ("Thread 0x", "Current thread 0x", "Stack (most recent call")
 """How stacks begin that no exception follows: faulthandler's, a logger's."""
 
+_CAUGHT: Final = frozenset({"E", "W"})
+_LOGGED: Final = re.compile(r"(?:ERROR|WARNING|WARN)[: ]")
+_STEP: Final = re.compile(
+    r"(?i).{0,40}?\b(?:step|iter(?:ation)?|epoch|batch)\b[ :=\[#]{1,3}\d"
+)
 _STREAMS_MAX: Final = 4096
 _OPEN_MAX: Final = 16
 _FOREIGN_MAX: Final = 100
@@ -65,7 +71,7 @@ class Raised:
         self.frames: list[str] = []
         self.user = ""
         self.causes: tuple[tuple[str, str], ...] = ()
-        self.launcher = self.follows_launcher = False
+        self.launcher = self.follows_launcher = self.logged = False
         self.more = self.foreign = self.indent = 0
 
     def add(self, frame: Frame) -> None:
@@ -101,6 +107,7 @@ class Raised:
             tuple(self.frames),
             self.causes[:CAUSES_MAX],
             self.owner or "",
+            self.logged,
         )
 
 
@@ -118,6 +125,7 @@ class _Stream:
         self.last: Raised | None = None
         self.told: set[str] = set()
         self.before = ""
+        self.logged = False
         self.chained = False
         self.place: Place | None = None
 
@@ -142,6 +150,8 @@ class Exceptions:
         taken = self._feed(stream, line)
         if line.text.strip():
             stream.before = line.text
+            stream.logged = line.level in _CAUGHT and ".cpp:" not in line.logger
+            stream.logged = stream.logged or _LOGGED.match(line.text) is not None
         return taken
 
     def finish(self) -> None:
@@ -199,7 +209,9 @@ class Exceptions:
         named = (fragment(text) or known(text, "")) if not line.level else None
         if named is None:
             return False
-        self._end(stream, Raised(line, Head("plain"), ""), line, named)
+        raised = Raised(line, Head("plain"), "")
+        raised.place, stream.place = stream.place or line.place, None
+        self._end(stream, raised, line, named)
         return True
 
     def _open(self, stream: _Stream, line: LogLine, head: Head) -> None:
@@ -214,6 +226,7 @@ class Exceptions:
         if not head.begins:
             return
         raised = Raised(line, head, owner_of(stream.before))
+        raised.logged = stream.logged and not stream.chained
         if "Process " in stream.before and raised.owner is None:
             raised.owner = stream.before.strip(" :")
         raised.place = stream.place or line.place
@@ -288,7 +301,9 @@ class Exceptions:
         if line.ranked and not stripped:
             return True
         own = bool(stripped) and line.ranked == last.line.ranked and not line.level
-        if not own or (not line.ranked and _others(stripped)):
+        # A rank that goes on to the next step has caught it.
+        other = _STEP.match(stripped) or (not line.ranked and _others(stripped))
+        if not own or other:
             last.more = 0
             return False
         named = known(text, "")

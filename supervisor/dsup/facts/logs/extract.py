@@ -14,7 +14,9 @@ from dsup.facts.logs.exceptions import Exceptions
 from dsup.facts.logs.hints import Hints
 from dsup.facts.logs.line import LogLine
 from dsup.facts.logs.mapping import Mapping
+from dsup.facts.logs.own_words import OwnWords
 from dsup.facts.logs.progress import NOBODY, Progresses
+from dsup.facts.logs.prose import is_prose
 from dsup.facts.logs.said import (
     Collective,
     Complaint,
@@ -33,6 +35,17 @@ _NUMBERED: Final = (
     *("proc", "node", "machine", "sav", "mpi", "horovod", "member", "nccl"),
 )
 """Words of lines whose numbers count: equal ones but for these may tell something."""
+
+_WARNED: Final = ("userwarning: ", "futurewarning: ", "deprecationwarning: ")
+"""A library's advice, printed once and again: its numbers tell nothing."""
+
+_TROUBLE: Final = (
+    *("error", "fail", "abort", "kill", "lost", "crash", "terminat", "fatal"),
+    *("timed out", "timeout", "exception", "traceback", "cancel"),
+)
+_CLOCK_MAX: Final = 100_000
+_CLOCK_STEP_S: Final = 1.0
+_CLOCK_LINES: Final = 32
 
 Fact = TypeVar("Fact", Collective, Complaint, End, Error)
 
@@ -65,7 +78,12 @@ class _Reader:
         self._progress = Progresses()
         self._mapping = Mapping()
         self._hints = Hints()
+        self._own_words = OwnWords()
+        self._troubled = False
+        self._clock: list[tuple[int, float]] = []
+        self._files: set[str] = set()
         self._plain: set[str] = set()
+        self._shapes: set[str] = set()
         self._first: int | None = None
         self._last = 0
 
@@ -74,36 +92,69 @@ class _Reader:
         if self._first is None:
             self._first = line.order
         self._last = line.order
+        self._tell_time(line)
         shape = _DIGITS.sub("0", line.text[:300])
-        if shape in self._plain and len(line.text) < _LONG:
+        plain = shape in self._plain and not self._own_words.open
+        if plain and len(line.text) < _LONG:
             self._mapping.hear(line.place)
             traced, told = self._exceptions.feed(line), self._endings.goes_on(line)
             if not traced and not told:
                 self._progress.feed(line)
             return
-        if self._read(line) and len(self._plain) < _PLAIN_MAX:
+        fresh = shape not in self._shapes or len(line.text) >= _LONG
+        if fresh and len(self._shapes) < _PLAIN_MAX:
+            self._shapes.add(shape)
+        if self._read(line, fresh=fresh) and len(self._plain) < _PLAIN_MAX:
             self._plain.add(shape)
 
-    def _read(self, line: LogLine) -> bool:
-        """Take in a line; return whether lines of its shape tell nothing ever."""
-        self._mapping.feed(line)
+    def _tell_time(self, line: LogLine) -> None:
+        if line.file not in self._files:
+            self._files.add(line.file)
+            self._mapping.see(line.file)
+        at_s, known = line.at_s, self._clock
+        if at_s is None or len(known) >= _CLOCK_MAX:
+            return
+        order, last_s = known[-1] if known else (-_CLOCK_LINES, at_s)
+        if line.order - order >= _CLOCK_LINES or abs(at_s - last_s) >= _CLOCK_STEP_S:
+            known.append((line.order, at_s))
+
+    def _read(self, line: LogLine, *, fresh: bool) -> bool:
+        """Take in a line; return whether lines of its shape tell nothing ever.
+
+        Args:
+            line: the next one.
+            fresh: none of its shape was read before.
+        """
+        if self._own_words.feed(line):
+            self._mapping.feed(line)
+            return False
+        self._mapping.feed(line, fresh=fresh)
         self._hints.feed(line)
         traced = self._exceptions.feed(line)
+        if not traced and is_prose(line.text):
+            self._progress.feed(line)
+            return False
         told = self._endings.feed(line)
         telling = self._stops.feed(line)
         telling = self._collectives.feed(line) or telling
         if not telling:
             telling = self._complaints.feed(line, traced=traced)
         if telling or traced or told:
+            self._troubled = True
             return False
         self._progress.feed(line)
         lowered = line.text.lower()
-        return len(lowered) < _LONG and not any(word in lowered for word in _NUMBERED)
+        self._troubled = self._troubled or any(word in lowered for word in _TROUBLE)
+        if len(lowered) >= _LONG:
+            return False
+        warned = any(word in lowered for word in _WARNED)
+        return warned or not any(word in lowered for word in _NUMBERED)
 
     def finish(self, number: int) -> LoggedAttempt:
         """Return what was told."""
         self._exceptions.finish()
         self._endings.finish()
+        self._own_words.finish()
         ends = self._endings.ends.all()
         self._mapping.note(ends)
         self._mapping.finish()
@@ -112,7 +163,7 @@ class _Reader:
         found = LoggedAttempt(
             number,
             self._mapping.launcher,
-            self._mapping.world,
+            self._mapping.world or self._own_words.world,
             self._mapping.local_world,
             tuple(sorted(errors, key=_order)),
             tuple(sorted(self._located(ends), key=_order)),
@@ -125,6 +176,10 @@ class _Reader:
             last_lines=self._progress.last_lines,
             first_line=self._first or 0,
             last_line=self._last,
+            panels=self._own_words.panels.all(),
+            directory=self._own_words.directory,
+            troubled=self._troubled,
+            clock=tuple(self._clock) if len(self._files) == 1 else (),
         )
         return found._replace(ranks=self._ranks(found))
 

@@ -22,6 +22,10 @@ from dsup.facts.logs.line import Place
 
 _ATTEMPT: Final = re.compile(r"(?:^|/)attempt_(\d{1,6})/(\d{1,6})/")
 _ATTEMPT_DIR: Final = re.compile(r"(?:^|[/_.-])attempt[_-]?(\d{1,6})(?:[/_.-]|$)")
+_TORCHRUN: Final = re.compile(
+    r"(?:^|/)([^/]{1,200}_[a-z0-9_]{8})/attempt_\d{1,6}/\d{1,6}/std(?:err|out)\.log"
+)
+_OWN_RUN: Final = re.compile(r"\d{8}T\d{6}Z-")
 _PLAIN: Final = re.compile(
     r"(?:log|logs|std(?:out|err)|out|err|output|error|console|worker|train|training"
     r"|trainer|job|run|slurm|rank|r|node|host|global|local|txt|\d{1,20}|[a-z]\d{1,4})$"
@@ -53,6 +57,16 @@ def place_of(name: str) -> Place:
         if (told := _ranked(part)) is not None:
             return told._replace(node=node)
     return Place(node=node)
+
+
+def is_torchruns(name: str) -> bool:
+    """Return whether a file lies where torchrun's ``--log-dir`` puts it.
+
+    ``RUN_x1y2z3ab/attempt_0/3/stderr.log``: Python's ``mkdtemp`` makes up the last
+    eight characters. dsup's run directories begin with the time of their start.
+    """
+    found = _TORCHRUN.search(name)
+    return found is not None and _OWN_RUN.match(found[1]) is None
 
 
 def _ranked(part: str) -> Place | None:

@@ -34,6 +34,25 @@ _START: Final = re.compile(
     r"|\[[\w.-]{1,64}:\d{1,7} {0,6}:\d{1,7}:\d{1,7}\] Caught signal "
     r"|Fatal Python error: "
 )
+_START_WORDS: Final = (
+    *("Traceback (", "terminate called ", "Fatal Python ", "srun: ", "slurmstepd: "),
+    *(
+        ":torch.",
+        ": torch.",
+        "[rank",
+        "[default",
+        "]:",
+        "]<std",
+        ".cpp:",
+        ".cu:",
+        ".h:",
+        "[20",
+    ),
+    *("[19", "Caught signal "),
+)
+_CLOCK_OR_PIDS: Final = re.compile(r":\d{1,9}:\d{1,9}[ .]")
+"""Without one of these words, or this, nothing starts in mid-line."""
+
 _BAR_END: Final = re.compile(
     r"(?:(?<=\d)s/\w{1,12}|(?<=[\w?])/s)(?:, [^\[\]]{0,300})?\](?=\S)"
 )
@@ -50,7 +69,9 @@ _MARGIN_CHARS: Final = 80
 
 def parts(text: str) -> list[str]:
     """Return the statements of a line, in order."""
-    places = {found.start() for found in _START.finditer(text) if found.start()}
+    places = set[int]()
+    if any(word in text for word in _START_WORDS) or _CLOCK_OR_PIDS.search(text):
+        places = {found.start() for found in _START.finditer(text) if found.start()}
     if "]" in text and _BAR.search(text):
         places |= {found.end() for found in _BAR_END.finditer(text)}
     if not places:

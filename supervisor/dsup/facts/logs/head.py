@@ -17,6 +17,7 @@ class Head:
         at_s: its own time stamp; None for none yet.
         outer_s: the first time stamp with a year: a viewer's or collector's, if
             there are two.
+        zoned: the clock that a line's time is told by tells its zone.
         ranked: torch's own prefix was among them.
         level: one letter; empty for none.
         logger: module or source line; empty for none.
@@ -29,6 +30,7 @@ class Head:
         self.place = place
         self.at_s: float | None = None
         self.outer_s: float | None = None
+        self.zoned = False
         self.ranked = False
         self.level = ""
         self.logger = ""
@@ -63,7 +65,7 @@ class Head:
         known = self.place
         self.place = known._replace(pid=int(pid), node=node or known.node)
 
-    def time(self, at_s: float) -> None:
+    def time(self, at_s: float, *, zoned: bool = False) -> None:
         """Take a time stamp; the innermost is the statement's own.
 
         The first one with a year is a collector's clock; it also tells the year of one
@@ -72,7 +74,7 @@ class Head:
         if self.outer_s is not None and is_yearless(at_s):
             at_s = in_year_of(self.outer_s, at_s)
         if self.outer_s is None and at_s >= DATED_S:
-            self.outer_s = at_s
+            self.outer_s, self.zoned = at_s, zoned
         self.at_s = at_s
 
     def behind(self) -> Head:
@@ -81,4 +83,5 @@ class Head:
         head.place = self.place
         head.is_rich = self.is_rich
         head.outer_s = head.at_s = self.outer_s
+        head.zoned = self.zoned
         return head

@@ -41,6 +41,7 @@ class LogLine(NamedTuple):
         level: ``E``, ``W``, ``I`` … of a logger's prefix that was taken off; empty for
             none.
         logger: what else that prefix said: module, file:line of the source; empty.
+        zoned: the clock of ``at_s`` tells its zone.
     """
 
     text: str
@@ -52,3 +53,4 @@ class LogLine(NamedTuple):
     ranked: bool = False
     level: str = ""
     logger: str = ""
+    zoned: bool = False

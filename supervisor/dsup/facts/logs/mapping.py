@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from dsup.facts.logs.file_names import is_torchruns
 from dsup.facts.logs.line import LogLine, Place
 from dsup.facts.logs.said import End
 
@@ -34,18 +35,20 @@ _LOCAL_WORLD: Final = re.compile(
     r"|\blocal_world_size[=: ]{1,3}(\d{1,5})\b|\bnproc_per_node[=: ]{1,3}(\d{1,5})\b"
     r"|\bnprocs[=: ]{1,3}(\d{1,5})\b"
 )
-_SIZE_WORDS: Final = re.compile(
-    r"(?i)rank|world|proc|nodes|mpi|horovodrun|machines|MEMBER: "
-)
+_WORLD_WORDS: Final = ("world", "member: ", "processes", "mpi", "horovodrun")
+_LOCAL_WORDS: Final = ("nproc", "local_world")
+_NODE_WORDS: Final = ("nodes", "machines")
+_SIZE_WORDS: Final = ("rank", "world", "proc", "nodes", "mpi", "machines", "horovodrun")
 _GPU: Final = re.compile(r"\[(\d{1,2})\] (?:NCCL |[\w/.-]{1,200}:\d{1,6} NCCL )")
 _CHANNEL: Final = re.compile(
     r"Channel \d{1,3}(?:/\d{1,3})? : (\d{1,6})\[\w{1,12}\] -> "
 )
 _TRACE: Final = re.compile(r"\[?nranks[= ](\d{1,6})\]?")
 _LAUNCHERS: Final = (
+    ("dsup", ("dsup ━ attempt ", "dsup = attempt ", "as torchrun sets it")),
     ("composer", ("composer.cli", "/composer/cli/")),
     ("accelerate", ("accelerate/commands", "accelerate launch", "/bin/accelerate")),
-    ("deepspeed", ("deepspeed/launcher", "sigkill_handler]", "exits with return code")),
+    ("deepspeed", ("deepspeed/launcher", "sigkill_handler", "exits with return code")),
     ("horovod", ("horovodrun", "horovod.run", "Horovod has been shut down")),
     (
         "torchrun",
@@ -61,7 +64,7 @@ _LAUNCHERS: Final = (
         ),
     ),
     ("spawn", ("multiprocessing/spawn.py", "mp.spawn", "-- Process ")),
-    ("mpirun", ("mpirun", "mpiexec", "prterun", "orterun", "MPI_ABORT")),
+    ("mpirun", ("mpirun", "mpiexec", "prterun", "orterun", "ORTE ", "MPI_ABORT")),
     ("lightning", ("GLOBAL_RANK: ", "lightning/fabric", "pytorch_lightning")),
     ("ray", ("ray::", "(raylet", "ray.exceptions")),
     ("srun", ("srun: ", "slurmstepd: ")),
@@ -81,6 +84,7 @@ class Mapping:
         self.ranks: set[int] = set()
         self._nodes = 1
         self._words: set[str] = set()
+        self._loggers: set[str] = set()
         self._pids: dict[tuple[str, int], int] = {}
         self._by_pid: dict[int, int] = {}
         self._locals: dict[tuple[str, int], int] = {}
@@ -97,19 +101,32 @@ class Mapping:
         names = (name for name, _ in _LAUNCHERS if name in self._words)
         return next(names, "")
 
-    def feed(self, line: LogLine) -> None:
-        """Take in a line."""
+    def feed(self, line: LogLine, *, fresh: bool = True) -> None:
+        """Take in a line.
+
+        Args:
+            line: the next one.
+            fresh: no line of the same words came before; digits are no launcher's name.
+        """
         text, place = line.text, line.place
         self.hear(place)
         if place.pid is not None and " NCCL " in text:
             self._gpu(place, text)
+        if fresh:
+            self._name(text)
+        if line.logger and line.logger not in self._loggers:
+            self._name(line.logger)
+            if len(self._loggers) < _PIDS_MAX:
+                self._loggers.add(line.logger)
+        lowered = text.lower()
+        if "member: " in lowered or any(word in lowered for word in _SIZE_WORDS):
+            self._sizes(line, lowered)
+
+    def _name(self, text: str) -> None:
+        """Look for words by which launchers are known."""
         for name, words in _LAUNCHERS:
-            if name not in self._words and any(
-                word in text or word in line.logger for word in words
-            ):
+            if name not in self._words and any(word in text for word in words):
                 self._words.add(name)
-        if _SIZE_WORDS.search(text):
-            self._sizes(line)
 
     def _gpu(self, place: Place, text: str) -> None:
         """Take in the device that a process names, as NCCL prints it."""
@@ -126,6 +143,11 @@ class Mapping:
         """Take in that somebody spoke."""
         if place.rank is not None:
             self._know(place)
+
+    def see(self, file: str) -> None:
+        """Take in the name of a file that lines stand in."""
+        if is_torchruns(file):
+            self._words.add("torchrun")
 
     def note(self, ends: Iterable[End]) -> None:
         """Take in what launchers tell of ranks, local ranks and pids."""
@@ -146,14 +168,14 @@ class Mapping:
             self._locals.setdefault((node, local), rank)
             self._shifted = self._shifted or rank != local
 
-    def _sizes(self, line: LogLine) -> None:
+    def _sizes(self, line: LogLine, lowered: str) -> None:
         text = line.text[:4000]
-        world, local = _number(_WORLD, text), _number(_LOCAL_WORLD, text)
-        if world:
-            self.world = world
-        if local:
-            self.local_world = local
-        self._nodes = max(self._nodes, _number(_NODES, text) or 1)
+        if any(word in lowered for word in _WORLD_WORDS):
+            self.world = _number(_WORLD, text) or self.world
+        if any(word in lowered for word in _LOCAL_WORDS):
+            self.local_world = _number(_LOCAL_WORLD, text) or self.local_world
+        if any(word in lowered for word in _NODE_WORDS):
+            self._nodes = max(self._nodes, _number(_NODES, text) or 1)
         comm = _COMM.search(text)
         if comm and line.place.pid is not None:
             known = self._comms.setdefault(int(comm[2]), [])

@@ -15,7 +15,7 @@ from dsup.facts.logs.said import End
 from dsup.facts.logs.shown import shown
 
 _NOTICED: Final = re.compile(
-    r"noticed that process rank (\d{1,6}) with PID (\d{1,9}) on node (\S{1,255})"
+    r"noticed that process rank (\d{1,6}) with PID (\S{1,20}) on node (\S{1,255})"
     r" exited on(?: signal (\d{1,3})|$)"
 )
 _SIGNAL: Final = re.compile(r"signal (\d{1,3}) \(")
@@ -35,6 +35,7 @@ _ABORT: Final = re.compile(
     r"(?:with errorcode (-?\d{1,9}))?"
 )
 _LINES_MAX: Final = 6
+_PID_CHARS: Final = 10
 
 
 _SIGNALLED: Final = range(129, 192)
@@ -86,7 +87,12 @@ class MpiEndings:
     def _noticed(self, line: LogLine, text: str) -> None:
         found = _NOTICED.search(text)
         if found:
-            place = Place(int(found[1]), node=found[3], pid=int(found[2]) or None)
+            pid = (
+                int(found[2])
+                if found[2].isdecimal() and len(found[2]) < _PID_CHARS
+                else 0
+            )
+            place = Place(int(found[1]), node=found[3], pid=pid or None)
             if found[4]:
                 self._add(line, place, -int(found[4]))
             else:

@@ -12,12 +12,12 @@ glog, Python's logging, rich, loguru; public failure reports.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from dsup.facts.logs import stamps
 from dsup.facts.logs.glued import has_source_column
 from dsup.facts.logs.head import Head
+from dsup.facts.logs.prefix_rules import Rules, rules_of
 
 PREFIXES_MAX: Final = 10
 _PID_MAX: Final = 4_194_304
@@ -25,11 +25,6 @@ _PID_MAX: Final = 4_194_304
 
 _LEVEL: Final = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
 _SOURCE: Final = r"[\w./<>-]{1,300}:\d{1,6}"
-
-Take: TypeAlias = Callable[[re.Match[str], Head], bool]
-"""Takes a prefix in; False if it is none after all."""
-
-Rule: TypeAlias = tuple[re.Pattern[str], Take]
 
 KNOWN: Final = re.compile(
     r"\[rank\d{1,6}\]:|\[rank: \d|Traceback \(most recent|  File \"|terminate called"
@@ -134,7 +129,7 @@ def _source(found: re.Match[str], head: Head) -> bool:
 
 def _ray_log(found: re.Match[str], head: Head) -> bool:
     if told := stamps.stamp(f"[{found[1]}]"):
-        head.time(told.at_s)
+        head.time(told.at_s, zoned=told.zoned)
     head.level, head.logger = found[2], found[4]
     head.process(found[3])
     return True
@@ -179,7 +174,7 @@ def _composer_log(found: re.Match[str], head: Head) -> bool:
 
 def _submitit(found: re.Match[str], head: Head) -> bool:
     if told := stamps.stamp(f"[{found[2]}]"):
-        head.time(told.at_s)
+        head.time(told.at_s, zoned=told.zoned)
     head.level, head.logger = found[1][0], "submitit"
     return True
 
@@ -203,11 +198,7 @@ def _nothing(_found: re.Match[str], _head: Head) -> bool:
     return True
 
 
-def _rules(*pairs: tuple[str, Take]) -> tuple[Rule, ...]:
-    return tuple((re.compile(pattern), take) for pattern, take in pairs)
-
-
-_BRACKET: Final = _rules(
+_BRACKET: Final = rules_of(
     (r"\[rank: (\d{1,6})\] ", _torch),
     (
         (
@@ -238,7 +229,7 @@ _BRACKET: Final = _rules(
     ),
     (r"\[pod/([\w./-]{1,200})\] ", _pod),
 )
-_PARENTHESIS: Final = _rules(
+_PARENTHESIS: Final = rules_of(
     (r"\(PID:(\d{1,7}), Device:-?\d{1,4}, RankID:(\d{1,6})\) ", _hccl),
     (r"\((raylet|autoscaler|gcs_server|pid=gcs_server)\)(?: |$)", _ray_daemon),
     (
@@ -252,7 +243,7 @@ _PARENTHESIS: Final = _rules(
 _CUT_C10: Final = (r" ?([A-Za-z]\w{0,64}\.(?:cpp|cu|h):\d{1,6})\] ", _source)
 """What is left of a c10 line's prefix where a copy begins behind it."""
 
-_LETTER: Final = _rules(
+_LETTER: Final = rules_of(
     _CUT_C10,
     (r"(?:stderr|stdout):(?: |$)", _nothing),
     (
@@ -278,12 +269,12 @@ _LETTER: Final = _rules(
     (r"([a-z]\w{0,40}): (?=failed \(|\[\w{1,40}\] )", _logger),
     (r"([\w.-]{1,64}) ([\w.-]{1,64})\[(\d{1,7})\]: ", _syslog),
 )
-_WORD: Final = _rules(
+_WORD: Final = rules_of(
     (r"([\w.-]{1,128}):(\d{1,9}):\d{1,9} (?=\[-?\d{1,9}\] |NCCL )", _node_pid),
     (r"([\w-]{1,80}) (?:\[rank=(\d{1,6})\] )?\|\| ?", _determined),
     (r"()(?:stdout|stderr) [FP](?: |$)", _nothing),
 )
-_OTHER: Final = _rules(
+_OTHER: Final = rules_of(
     _CUT_C10,
     (r"\^[CZ\\]", _nothing),
     (rf"( {{8,30}})({_LEVEL}) {{1,9}}(?=\S)", _rich),
@@ -293,7 +284,7 @@ _OTHER: Final = _rules(
     (rf"- ([\w.-]{{1,120}}) - ({_LEVEL}) - ", _logger_level),
     (rf"- ({_LEVEL}) - ", _level),
 )
-_AFTER_STAMP: Final = _rules(
+_AFTER_STAMP: Final = rules_of(
     (rf"({_LEVEL})(?:: | )", _level),
     (r"\[[\w.-]{1,64}\](?=\[)", _nothing),
     (r">> ", _nothing),
@@ -304,17 +295,14 @@ def peel(text: str, head: Head) -> str:
     """Take one prefix off a text; the same text comes back where there is none."""
     if not text:
         return text
-    for pattern, take in _rules_of(text[0]):
-        if (found := pattern.match(text)) and take(found, head):
-            return text[found.end() :]
+    for rules in _begun_by(text[0]):
+        if (rest := rules.peel(text, head)) is not None:
+            return rest
     if told := _stamp(text):
-        head.time(told.at_s)
+        head.time(told.at_s, zoned=told.zoned)
         return text[told.end :]
-    if head.at_s is not None:
-        for pattern, take in _AFTER_STAMP:
-            if (found := pattern.match(text)) and take(found, head):
-                return text[found.end() :]
-    return text
+    rest = _AFTER_STAMP.peel(text, head) if head.at_s is not None else None
+    return text if rest is None else rest
 
 
 def _stamp(text: str) -> stamps.Stamp | None:
@@ -324,13 +312,13 @@ def _stamp(text: str) -> stamps.Stamp | None:
     return stamps.stamp(text)
 
 
-def _rules_of(first: str) -> tuple[Rule, ...]:
+def _begun_by(first: str) -> tuple[Rules, ...]:
     if first == "[":
-        return _BRACKET
+        return (_BRACKET,)
     if first == "(":
-        return _PARENTHESIS
+        return (_PARENTHESIS,)
     if first.isdigit():
-        return _WORD
+        return (_WORD,)
     if first.isalpha():
-        return _LETTER + _WORD
-    return _OTHER
+        return _LETTER, _WORD
+    return (_OTHER,)

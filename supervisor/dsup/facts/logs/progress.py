@@ -10,6 +10,7 @@ import re
 from collections import deque
 from typing import Final
 
+from dsup.facts.logs.complaint_words import CODE
 from dsup.facts.logs.line import LogLine
 from dsup.facts.logs.said import Progress
 from dsup.facts.logs.shown import shown
@@ -17,6 +18,8 @@ from dsup.facts.logs.shown import shown
 NOBODY: Final = -1
 _RANKS_MAX: Final = 20_000
 _LAST_MAX: Final = 12
+_LOOKED_AT_CHARS: Final = 400
+_RISES_MAX: Final = 4
 
 _STEP: Final = re.compile(
     r"(?i)\b(?:global_?step|step|iter(?:ation)?|batch|num_updates|it)s?"
@@ -71,6 +74,8 @@ class Progresses:
         text = line.text
         if not any(map(str.isalnum, text)) or text.lstrip().startswith(_OTHERS):
             return
+        if "raise " in text and CODE.search(text[:_LOOKED_AT_CHARS]):
+            return
         self._last.append(text[:1000])
         device = _DEVICE.search(text) if "cuda:" in text else None
         local = line.place.local_rank
@@ -95,12 +100,21 @@ def _after(before: Progress | None, line: LogLine) -> Progress:
     done = _DONE.search(text) is not None
     step = step_of(text)
     kept = before.step if before else None
-    return Progress(
+    told = Progress(
         line.order,
         line.at_s,
         kept if step is None else step,
         done or bool(before and before.done),
+        before.rises if before else (),
+        before.file if before else "",
+        before.began if before else None,
     )
+    if step is None or (kept is not None and step <= kept):
+        return told
+    same = told.rises if told.file == line.file else ()
+    rises = (*same, line.order)[-_RISES_MAX:]
+    began = line.order if told.began is None else told.began
+    return told._replace(rises=rises, file=line.file, began=began)
 
 
 def step_of(text: str) -> int | None:

@@ -23,6 +23,7 @@ class Error(NamedTuple):
         frames: functions and files of its frames, outermost first, capped.
         causes: ``(type, text)`` of the exceptions it was raised from, nearest first.
         thread: name of the thread; empty for the main one.
+        logged: a logger's line of Python, with its level, stood right before it.
     """
 
     type: str
@@ -36,6 +37,7 @@ class Error(NamedTuple):
     frames: tuple[str, ...] = ()
     causes: tuple[tuple[str, str], ...] = ()
     thread: str = ""
+    logged: bool = False
 
 
 EndSource: TypeAlias = Literal[
@@ -168,18 +170,44 @@ class Stop(NamedTuple):
     signum: int | None = None
 
 
+class Panel(NamedTuple):
+    """A panel of dsup's own that stands in the log: quoted, not proven.
+
+    Attributes:
+        text: its sentence.
+        attempt: the number it bears.
+        cause: as printed; may be no cause at all.
+        ranks: the first ones, as printed.
+    """
+
+    text: str
+    attempt: int
+    cause: str
+    ranks: tuple[int, ...]
+    file: str
+    number: int
+    order: int
+    at_s: float | None = None
+
+
 class Progress(NamedTuple):
     """The last sign of progress of one rank.
 
     Attributes:
         step: a step, iteration or batch number; None where only some output is known.
         done: the rank said that it had finished.
+        rises: orders of the last lines whose step was higher than all before.
+        file: of the last of these lines; empty for none.
+        began: order of the first line with a step; None for none.
     """
 
     order: int
     at_s: float | None = None
     step: int | None = None
     done: bool = False
+    rises: tuple[int, ...] = ()
+    file: str = ""
+    began: int | None = None
 
 
 class LoggedAttempt(NamedTuple):
@@ -194,6 +222,11 @@ class LoggedAttempt(NamedTuple):
         ranks: global ranks that spoke or that are told of.
         progress: by global rank; key -1 for output of nobody in particular.
         restarted: another attempt follows in the log.
+        panels: what dsup itself has printed.
+        directory: the run directory that dsup has printed; empty for none.
+        troubled: a line has a word that failures are told with.
+        clock: ``(order, at_s)`` of stamped lines, each a second or some lines behind
+            the one before, where all lines are of one file; else empty.
         first_line, last_line: orders.
     """
 
@@ -210,5 +243,9 @@ class LoggedAttempt(NamedTuple):
     ranks: frozenset[int] = frozenset()
     last_lines: tuple[str, ...] = ()
     restarted: bool = False
+    panels: tuple[Panel, ...] = ()
+    directory: str = ""
+    troubled: bool = False
+    clock: tuple[tuple[int, float], ...] = ()
     first_line: int = 0
     last_line: int = 0

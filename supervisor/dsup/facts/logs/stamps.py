@@ -47,20 +47,30 @@ STAMPS: Final = tuple(
 )
 
 
+_ANY: Final = re.compile(
+    "|".join(re.sub(r"\(\?P<\w>", "(?:", style.pattern) for style in STAMPS)
+)
+"""Matches where one of them does: most lines have none."""
+
+
 class Stamp(NamedTuple):
     """A time that a line tells.
 
     Attributes:
         at_s: seconds, see above.
         end: where the rest of the line begins.
+        zoned: it tells its zone.
     """
 
     at_s: float
     end: int
+    zoned: bool = False
 
 
 def stamp(text: str) -> Stamp | None:
     """Return the stamp that a text begins with; None where it begins with none."""
+    if not _ANY.match(text):
+        return None
     for pattern in STAMPS:
         if found := pattern.match(text):
             return _stamp(found)
@@ -109,7 +119,7 @@ def _stamp(found: re.Match[str]) -> Stamp | None:
     if at_s is None:
         return None
     zone = fields.get("z")
-    return Stamp(at_s - _offset_s(zone or ""), found.end())
+    return Stamp(at_s - _offset_s(zone or ""), found.end(), zone is not None)
 
 
 def _seconds(numbers: tuple[int, ...], fraction: str) -> float | None:

@@ -73,7 +73,9 @@ class Stops:
 
     def feed(self, line: LogLine) -> bool:
         """Take in a line; return whether it tells of a stop."""
-        told = _stop(line.text)
+        # What Slurm's daemon says stands in no line of a rank, unless it is quoted.
+        quoted = line.ranked and "slurmstepd: " in line.text
+        told = None if quoted else _stop(line.text)
         if told is None:
             return False
         cause, signum = told

@@ -103,6 +103,7 @@ class _File:
             head.ranked,
             head.level,
             head.logger,
+            head.zoned,
         )
 
     def _at_s(self, head: Head) -> float | None:
