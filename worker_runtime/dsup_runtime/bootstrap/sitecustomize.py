@@ -78,7 +78,7 @@ def _arm_stacks(place: str) -> None:
     """
     try:
         import faulthandler
-        from _signal import SIG_DFL, getsignal
+        from _signal import SIG_DFL, getsignal  # type: ignore[import-not-found]
 
         fd = int(place.partition(":")[2])
         if os.readlink(f"/proc/self/fd/{fd}") == _STACKS_LINK:
