@@ -53,7 +53,12 @@ WAITING = line_of("dist.all_reduce(number)  # a step")
             id="a DataLoader",
         ),
         pytest.param("asleep", "asleep in the kernel (state D", id="state D"),
-        pytest.param("stop", "stopped by SIGSTOP (state T)", id="SIGSTOP"),
+        pytest.param(
+            "stop",
+            "stopped by SIGSTOP (state T)",
+            id="SIGSTOP",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_a_rank_that_hangs_is_named_with_its_place(run, kind, words):
@@ -72,7 +77,12 @@ def test_a_rank_that_hangs_is_named_with_its_place(run, kind, words):
     ("kind", "words"),
     [
         pytest.param("before", f"Rank 2 hung at {STUCK}, before", id="before"),
-        pytest.param("stop", "stopped by SIGSTOP (state T)", id="SIGSTOP"),
+        pytest.param(
+            "stop",
+            "stopped by SIGSTOP (state T)",
+            id="SIGSTOP",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_with_the_runtime_it_is_proven(run, kind, words):
@@ -116,9 +126,17 @@ def test_a_rank_that_leaves_early(run, tell):
     ("barrier_s", "words"),
     [
         pytest.param(
-            "3", "'epoch', because rank 2 did not come", id="the barrier first"
+            "3",
+            "'epoch', because rank 2 did not come",
+            id="the barrier first",
+            marks=pytest.mark.soak,
         ),
-        pytest.param("300", f"at {STUCK}, before barrier", id="dsup first"),
+        pytest.param(
+            "300",
+            f"at {STUCK}, before barrier",
+            id="dsup first",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_a_barrier_and_dsup_name_the_same_rank(run, barrier_s, words):

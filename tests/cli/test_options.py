@@ -61,7 +61,7 @@ def test_a_value_says_where_it_came_from(
         (["--standalone"], "standalone", "True"),
         (["-m"], "module", "True"),
         (["--module"], "module", "True"),
-        (["--comm-timeout", "inherit"], "comm-timeout", "-"),
+        (["--comm-timeout", "inherit"], "comm-timeout", "inherit"),
         (["--backoff", "0"], "backoff", "0"),
     ],
 )

@@ -1,7 +1,7 @@
 """Nothing that only takes long is a hang: no word of one, and nobody is ended.
 
-The short rows are for every day. The long one is run by hand, its minutes set by
-``DSUP_TEST_SOAK_MINUTES``: both cores are kept busy, the agent is stopped now and then,
+Run by hand: ``pytest -m soak -n 0 tests/soak/test_hangs.py``; the minutes of the long
+row are set by ``DSUP_TEST_SOAK_MINUTES``: all cores are kept busy, the agent is stopped now and then,
 and the wall clock is another each time it is looked at.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 WORKERS = Path(__file__).parent.parent / "blackbox" / "workers"
 LIVELY = WORKERS / "lively.py"
