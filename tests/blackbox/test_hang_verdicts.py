@@ -122,6 +122,7 @@ def test_a_rank_that_leaves_early(run, tell):
     assert code == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("barrier_s", "words"),
     [

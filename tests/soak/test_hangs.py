@@ -1,8 +1,8 @@
 """Nothing that only takes long is a hang: no word of one, and nobody is ended.
 
 Run by hand: ``pytest -m soak -n 0 tests/soak/test_hangs.py``; the minutes of the long
-row are set by ``DSUP_TEST_SOAK_MINUTES``: all cores are kept busy, the agent is stopped now and then,
-and the wall clock is another each time it is looked at.
+row are set by ``DSUP_TEST_SOAK_MINUTES``: all cores are kept busy, the agent is stopped
+now and then, and the wall clock is another each time it is looked at.
 """
 
 import json
