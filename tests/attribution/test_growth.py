@@ -70,3 +70,4 @@ def test_samples_after_the_first_death_are_not_looked_at():
     (line,) = of_growth(timeline(*rows, ended_s=301.0), (0,))
 
     assert line.text.startswith("rank 0 grew from 13 GiB to 15 GiB, +1 GiB/min")
+    assert line.at_s == 300.0

@@ -59,14 +59,15 @@ def of_growth(timeline: Timeline, ranks: Iterable[int]) -> tuple[Evidence, ...]:
         timeline: its samples are looked at up to the first death.
         ranks: those that the verdict is about; two of them at most are told of.
     """
-    known = curves(_before_the_end(timeline))
+    samples = _before_the_end(timeline)
+    known = curves(samples)
     of_interest = [known[rank] for rank in sorted(set(ranks)) if rank in known][:2]
     named = {curve.rank for curve in of_interest}
     rest = [curve for rank, curve in known.items() if rank not in named]
     growing = sorted((c for c in rest if c.grows), key=lambda c: -c.kb_per_minute)
     if of_interest and not any(c.grows for c in of_interest):
         of_interest += growing[:1]
-    at_s = timeline.samples[-1].at_s if timeline.samples else None
+    at_s = samples[-1].at_s if samples else None
     return tuple(
         Evidence("samples", f"{_told(curve)}{_beside(curve, known)}", curve.rank, at_s)
         for curve in of_interest
