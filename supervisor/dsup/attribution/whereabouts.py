@@ -14,12 +14,12 @@ from dsup.attribution.timeline import Timeline
 from dsup.attribution.wording import one_line
 from dsup.core.verdict import Evidence
 from dsup.facts.stacks import Frame, Process, Thread
+from dsup_runtime import contract
 
 CHAIN_MAX: Final = 4
 """So many calls of a stack are quoted."""
 
 HELPERS_MAX: Final = 3
-STACKS_FILE: Final = "stacks.txt"
 
 _LOADER: Final = "/torch/utils/data/dataloader.py"
 _WORKER: Final = "/torch/utils/data/_utils/worker.py"
@@ -233,7 +233,8 @@ def _same_before(timeline: Timeline, process: Process) -> str:
 
 
 def _line(timeline: Timeline, rank: int, text: str) -> Evidence:
-    file = f"attempt_{timeline.attempt}/{rank}/{STACKS_FILE}"
+    directory = contract.rank_dir("", timeline.attempt, rank)
+    file = f"{directory}/{contract.STACKS_FILE}"
     return Evidence("stack", one_line(text), rank, timeline.stacks_s, file)
 
 

@@ -19,13 +19,13 @@ from dsup.cli.run_files import (
 from dsup.cli.safe_files import files_below, read_file, tail_below
 from dsup.core.errors import JournalError
 from dsup.core.verdict import Verdict
+from dsup.facts.lines import TAIL_BYTES
 from dsup.report import account as accounts
 from dsup.report import hindsight
 from dsup.report.account import Account
 from dsup_runtime import contract
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-_TAIL_BYTES: Final = 64 << 10
 _CLOCK_MAX_S: Final = 1 << 40
 _RANKS_MAX: Final = 1 << 24
 _EMPTY: Final = "because it is empty"
@@ -162,7 +162,7 @@ class _Reading:
         for rank in life.pids if life else ():
             directory = contract.rank_dir("", number, rank)
             err, out = (
-                tail_below(self._files.path, f"{directory}/{name}", _TAIL_BYTES)
+                tail_below(self._files.path, f"{directory}/{name}", TAIL_BYTES)
                 for name in (contract.STDERR_FILE, contract.STDOUT_FILE)
             )
             found[rank] = err, out

@@ -21,7 +21,6 @@ from dsup.report.html.story import Run, Stack, Story, Told
 from dsup.report.masked import masked
 from dsup_runtime import contract
 
-_STACKS_FILE: Final = "stacks.txt"
 _TAIL_BYTES: Final = 64 << 10
 _STACKS_MAX: Final = 64
 _RANKS_MAX: Final = 4096
@@ -160,7 +159,9 @@ def _stacks(found: Diagnosis) -> Iterator[tuple[int, str]]:
     for rank in ranks:
         directory = contract.rank_dir("", verdict.attempt, rank)
         try:
-            raw = read_below(found.path, f"{directory}/{_STACKS_FILE}", _TAIL_BYTES)
+            raw = read_below(
+                found.path, f"{directory}/{contract.STACKS_FILE}", _TAIL_BYTES
+            )
         except OSError:
             continue
         if raw.strip() and taken < _STACKS_MAX:
