@@ -28,12 +28,12 @@ from dsup.core.state import NEVER, Stage, State
 from dsup.edges import group
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
-from dsup.edges.service import Service
 from dsup.hangs import Hangs
 from dsup.inquiry import Inquiry
 from dsup.leftovers import Leftovers
 from dsup.linux import priority, signals, tree
 from dsup.linux.guardian import Guardian
+from dsup.onlookers import Onlookers
 from dsup.publisher import Publisher
 from dsup.recorder import Recorder
 from dsup.report.console import View
@@ -89,7 +89,7 @@ class Agent:
         )
         self._recorder.on_directories = self._attempt.on_directories
         self._recorder.on_tails = self._inquiry.on_tails
-        self._service = Service(job.environment, (os.getpid(), os.getppid()))
+        self._onlookers = Onlookers(job)
         self._stops = Stops(self._attempt, self._post)
         self._hangs = Hangs(job, self._aides, self._publisher, self._post)
         self._leftovers = Leftovers(self._post)
@@ -136,7 +136,7 @@ class Agent:
                 self._aides.deadline(),
                 self._recorder.deadline(),
                 self._inquiry.deadline(),
-                self._service.due_s,
+                self._onlookers.due_s,
                 now_s + looks,
             )
         )
@@ -164,10 +164,8 @@ class Agent:
     def _look(self, now_s: float) -> None:
         """Look at what the ranks do, and say how it stands."""
         self._inquiry.look(now_s, self._attempt.page)
-        self._service.beat(now_s)
         text = self._recorder.show_status(self._state, self._attempt.step())
-        if text is not None:
-            self._service.status(text.removeprefix("dsup: "))
+        self._onlookers.look(now_s, text and text.removeprefix("dsup: "))
 
     @property
     def _owned(self) -> set[int]:
@@ -231,7 +229,7 @@ class Agent:
                 self._agree(command)
             case cmd.Exit():
                 self._exit_code = command.code
-                self._service.stopping()
+                self._onlookers.ending()
                 self._inquiry.end(command.code, command.origin)
             case _:
                 assert_never(command)
@@ -260,7 +258,7 @@ class Agent:
         self._recorder.start(number, () if self._job.output.inherit else started)
         self._inquiry.started(self._attempt.environments())
         self._hangs.started(number, self._inquiry.file.ranks)
-        self._service.ready()
+        self._onlookers.started()
         priority.be_quick(self._nice)
 
     def _start_ranks(self) -> Iterator[group.Rank]:

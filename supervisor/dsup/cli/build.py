@@ -100,6 +100,10 @@ def build(call: Call, *, dry: bool) -> Job:
         bindings=_bindings(call, spec.world_size),
         heartbeat=options["heartbeat"],
         hang_limits=options["hang_after"],
+        metrics=options["metrics"],
+        metrics_file=_absolute(options["metrics_file"]),
+        on_event=options["on_event"],
+        rank_cgroups=options["rank_cgroups"] == "auto",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from dsup.cli import options_logs, options_run, options_torchrun
+from dsup.cli import options_logs, options_run, options_service, options_torchrun
 from dsup.cli.command import SectionedCommand
 from dsup.linux.guardian import Guardian
 
@@ -35,6 +35,7 @@ _SECTIONS: Final = (
     options_logs.CONSOLE,
     options_run.CHECKPOINTS,
     options_run.TALK,
+    options_service.SERVICE,
     options_run.LOOKING,
     options_torchrun.TORCHRUN,
 )

@@ -74,6 +74,10 @@ class Job(NamedTuple):
         bindings: what is put before the command of each local rank; empty for nothing.
         heartbeat: how the ranks' heartbeats reach the agent.
         hang_limits: when a rank counts as hanging; None to look for no hang.
+        metrics: HOST:PORT where metrics are served; empty for nowhere.
+        metrics_file: absolute path of a file of metrics; empty for none.
+        on_event: a command line, run for each event that is told; empty for none.
+        rank_cgroups: each rank gets a cgroup of its own where that may be.
     """
 
     spec: Spec
@@ -101,6 +105,10 @@ class Job(NamedTuple):
     bindings: tuple[tuple[str, ...], ...] = ()
     heartbeat: Heartbeat = "page"
     hang_limits: Limits | None = Limits()
+    metrics: str = ""
+    metrics_file: str = ""
+    on_event: str = ""
+    rank_cgroups: bool = True
 
 
 def command(job: Job, local_rank: int, resume_from: str) -> tuple[str, ...]:
