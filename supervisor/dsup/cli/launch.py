@@ -9,6 +9,7 @@ import click
 
 from dsup.cli import options_logs, options_run, options_service, options_torchrun
 from dsup.cli.command import SectionedCommand
+from dsup.cli.config_file import script_and_args
 from dsup.linux.guardian import Guardian
 
 _HELP: Final = """Run SCRIPT on every rank and keep it running.
@@ -48,6 +49,7 @@ def _launch(context: click.Context, /, **options: Any) -> int:  # noqa: ANN401 (
 
         click.echo(policy_text())
         return 0
+    options["script"], options["args"] = script_and_args(context)
     if not options["script"]:
         raise click.UsageError("no script was given", context)
     from dsup.cli.build import Call, build

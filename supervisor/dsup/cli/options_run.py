@@ -47,8 +47,8 @@ PROGRAM: Final = Section(
             metavar="FILE",
             is_eager=True,
             callback=load,
-            help="Read options from a TOML file: their names are its keys. The command "
-            "line and variables win.",
+            help="Read a job from a TOML file: its keys are the names of options, "
+            "script and args. The command line and variables win.",
         ),
     ),
 )
