@@ -2,8 +2,11 @@
  * A libnvidia-ml.so.1 of the tests' own: real ABI, no driver.
  *
  *   FAKE_NVML_MODE  what is wrong: healthy, ecc, remap, recovery, lost, reset, unknown,
- *                   xid, hang, hang_start, die, init (nvmlInit fails with FAKE_NVML_CODE)
+ *                   xid, hang, hang_start, die, init (nvmlInit fails with FAKE_NVML_CODE),
+ *                   and what only a new job meets: pending, narrow, links, fabric, busy,
+ *                   leak
  *   FAKE_NVML_GPU   with which GPU (1)
+ *   FAKE_NVML_EACH  instead of both: what is wrong with GPU 0, 1, … (ecc,healthy,lost)
  *   FAKE_NVML_WHEN  a file: all is well until it exists
  *   FAKE_NVML_GPUS  how many there are (2); FAKE_NVML_MIG=1 cuts each in two
  *   FAKE_NVML_XID   number of the event (79)
@@ -20,7 +23,8 @@
 #include <unistd.h>
 
 enum {
-    OK = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10,
+    OK = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
+    TIMEOUT = 10,
     LOST = 15, RESET_REQUIRED = 16, UNKNOWN = 999,
     GPUS_MAX = 8, SLICES = 2, FIELD_RECOVERY = 230, XID_EVENT = 8,
 };
@@ -68,8 +72,20 @@ static int is_on(const char *mode)
     return !when || !*when || !access(when, F_OK);
 }
 
+/* Whether the word of that number in a list is this one. */
+static int is_word(const char *list, int number, const char *word)
+{
+    while (number-- > 0 && list)
+        list = (list = strchr(list, ',')) ? list + 1 : NULL;
+    size_t length = strlen(word);
+    return list && !strncmp(list, word, length) && (!list[length] || list[length] == ',');
+}
+
 static int hits(const char *mode, const Device *device)
 {
+    const char *each = getenv("FAKE_NVML_EACH");
+    if (each && *each)
+        return is_word(each, device->number, mode);
     return is_on(mode) && device->number == number_of("FAKE_NVML_GPU", "1");
 }
 
@@ -185,7 +201,7 @@ int nvmlDeviceGetRetiredPages(Device *device, int cause, unsigned *count,
 
 int nvmlDeviceGetNvLinkState(Device *device, unsigned link, unsigned *active)
 {
-    *active = 1;
+    *active = !(link && hits("links", device));
     return link < 2 ? gate(device) : INVALID_ARGUMENT;
 }
 
@@ -198,7 +214,7 @@ int nvmlDeviceGetNvLinkErrorCounter(Device *device, unsigned link, int counter,
 
 int nvmlDeviceGetCurrPcieLinkWidth(Device *device, unsigned *width)
 {
-    *width = 16;
+    *width = hits("narrow", device) ? 4 : 16;
     return gate(device);
 }
 
@@ -217,7 +233,73 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(Device *device, unsigned long long
     return gate(device);
 }
 
+int nvmlSystemGetDriverVersion(char *text, unsigned size)
+{
+    snprintf(text, size, "%s", setting("FAKE_NVML_DRIVER", "570.86.15"));
+    return OK;
+}
+
+int nvmlDeviceGetPersistenceMode(Device *device, unsigned *mode)
+{
+    *mode = number_of("FAKE_NVML_PERSISTENCE", "1");
+    return gate(device);
+}
+
+int nvmlDeviceGetMemoryInfo(Device *device, unsigned long long *sizes)
+{
+    unsigned long long gib = 1ULL << 30;
+    sizes[0] = 80 * gib;
+    sizes[2] = hits("busy", device) || hits("leak", device) ? 40 * gib : gib / 2;
+    sizes[1] = sizes[0] - sizes[2];
+    return gate(device);
+}
+
 #ifndef OLD_DRIVER
+
+typedef struct {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+} Process;
+
+typedef struct {
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+} Fabric;
+
+int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count,
+                                            Process *processes)
+{
+    int result = gate(device), there = hits("busy", device);
+    if (result || !there) {
+        *count = 0;
+        return result;
+    }
+    if (!processes) {
+        *count = 1;
+        return INSUFFICIENT_SIZE;
+    }
+    *count = 1;
+    memset(processes, 0, sizeof *processes);
+    processes->pid = number_of("FAKE_NVML_PID", "1");
+    processes->used = 39ULL << 30;
+    return OK;
+}
+
+int nvmlDeviceGetGpuFabricInfo(Device *device, Fabric *fabric)
+{
+    memset(fabric, 0, sizeof *fabric);
+    fabric->state = hits("fabric", device) ? 2 : 3;
+    return gate(device);
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    *version = 12080;
+    return OK;
+}
 
 int nvmlDeviceGetMaxMigDeviceCount(Device *device, unsigned *count)
 {
@@ -250,7 +332,8 @@ int nvmlDeviceGetComputeInstanceId(Device *device, unsigned *number)
 int nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *uncorrected,
                               unsigned *pending, unsigned *failure)
 {
-    *corrected = *uncorrected = *pending = 0;
+    *corrected = *uncorrected = 0;
+    *pending = hits("pending", device);
     *failure = hits("remap", device);
     return number_of("FAKE_NVML_MIG", "0") ? NOT_SUPPORTED : gate(device);
 }

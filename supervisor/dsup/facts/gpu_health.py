@@ -50,7 +50,7 @@ _SLOWED: Final[Mapping[str, str]] = {
     "slow_board_ns": "the board's power limit",
     "slow_reliability_ns": "a limit for reliability",
 }
-_THROTTLED: Final[Mapping[int, str]] = {
+THROTTLED: Final[Mapping[int, str]] = {
     0x08: "hardware slowdown",
     0x20: "heat (software)",
     0x40: "heat (hardware)",
@@ -188,10 +188,25 @@ def _refusals(case: _Case) -> Iterator[_Found]:
         yield _Found("reset_required", "wants a reset (NVML error 16)")
 
 
+def memory_errors(
+    gpu: Gpu, before: Reading, after: Reading | None, events: tuple[Event, ...] = ()
+) -> int:
+    """Return how many uncorrectable memory errors a GPU had, at least.
+
+    Arguments are as for ``health``; where only events tell, they are counted.
+    """
+    case = _Case(gpu, before, after or Reading(), events)
+    told = sum(event.type in {DOUBLE_BIT, FATAL_POISON} for event in events)
+    return max(told, _ecc_errors(case))
+
+
+def _ecc_errors(case: _Case) -> int:
+    return max(case.risen("ecc_volatile"), case.risen("ecc_aggregate"))
+
+
 def _memory(case: _Case) -> Iterator[_Found]:
     types = {event.type for event in case.events}
-    volatile, ever = case.risen("ecc_volatile"), case.risen("ecc_aggregate")
-    count = max(volatile, ever)
+    count = _ecc_errors(case)
     if count:
         errors = "error" if count == 1 else "errors"
         yield _Found("ecc", f"had {count} uncorrectable memory {errors} (ECC)")
@@ -227,7 +242,7 @@ def _notes(case: _Case) -> Iterator[str]:
         if slow_s >= _SLOW_S:
             yield f"slowed down for {slow_s:.0f} s by {why}"
     reasons = after.get("throttle", 0)
-    for bit, why in _THROTTLED.items():
+    for bit, why in THROTTLED.items():
         if reasons & bit:
             yield f"is slowed down now: {why}"
 

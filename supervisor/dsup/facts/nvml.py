@@ -35,8 +35,12 @@ NO_MODULE: Final = -2
 HANDLE: Final = "handle"
 """Name of the value that a GPU fails to give which cannot be asked at all."""
 
+PROCESS: Final = "process_"
+"""Beginning of the name of a value that is the memory of a process; its pid follows."""
+
 _CARDS_MAX: Final = 64
 _SLICES_MAX: Final = 64
+_VERSIONS_MAX: Final = 8
 _VALUES_MAX: Final = 512
 _TEXT_MAX_CHARS: Final = 120
 _CODE_MAX_DIGITS: Final = 6
@@ -138,6 +142,13 @@ def decode_cards(body: bytes) -> tuple[Card, ...]:
     rows = told[:_CARDS_MAX] if isinstance(told, list) else []
     found = (_card(row) for row in rows if isinstance(row, dict))
     return tuple(card for card in found if card)
+
+
+def decode_versions(body: bytes) -> dict[str, str]:
+    """Return the versions that the frame of the GPUs names."""
+    told = _object(body).get("versions")
+    pairs = list(told.items())[:_VERSIONS_MAX] if isinstance(told, dict) else []
+    return {name: _text(value) for name, value in pairs}
 
 
 def decode_readings(bodies: Iterable[bytes]) -> dict[int, Reading]:

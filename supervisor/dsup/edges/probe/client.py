@@ -65,6 +65,7 @@ class Probe:
         bury: kills a child, and collects it when it has ended.
         clock: agent clock, seconds.
         on_event: takes the body of each event.
+        answer_s: what an answer may take, all GPUs together.
 
     Attributes:
         pid: the process; 0 while there is none.
@@ -79,7 +80,9 @@ class Probe:
         bury: Callable[[int], None],
         clock: Callable[[], float],
         on_event: Callable[[bytes], None],
+        answer_s: float = ANSWER_S,
     ) -> None:
+        self._answer_s = answer_s
         self.pid = 0
         self.cards = b""
         self.failed = b""
@@ -111,7 +114,7 @@ class Probe:
             return
         self._idents += 1
         now_s = self._clock()
-        until_s = now_s + ANSWER_S
+        until_s = now_s + self._answer_s
         if patient:
             until_s = self._began_s + OPEN_S if self._opening else NEVER
         self._waiting.append(_Request(self._idents, what, done, until_s, []))
@@ -159,7 +162,7 @@ class Probe:
         if not self._waiting or self._opening or self._control is None:
             return
         head = self._waiting[0]
-        until_s = min(head.deadline_s, self._clock() + ANSWER_S)
+        until_s = min(head.deadline_s, self._clock() + self._answer_s)
         self._waiting[0] = head._replace(deadline_s=until_s)
         try:
             self._control.send(protocol.encode(Frame(head.what, head.ident)))
@@ -213,7 +216,8 @@ class Probe:
         if self._opening:
             return f"NVML did not start within {waited_s:.0f} s: {hangs}"
         heard = len(self._waiting[0].bodies)
-        return f"NVML gave no answer on GPU {heard} for {ANSWER_S:.0f} s: {hangs}"
+        waited_s = self._answer_s
+        return f"NVML gave no answer on GPU {heard} for {waited_s:.0f} s: {hangs}"
 
     def _give_up(self, why_not: str) -> None:
         """Let the probe go, and tell whoever waits what has come until now."""

@@ -79,7 +79,7 @@ def _opened(send: Callable[..., None]) -> Any:  # noqa: ANN401 (a Source)
         missing = error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
         send(protocol.FAILED, 0, NO_LIBRARY if missing else error.value)
         return None
-    send(protocol.CARDS, 0, {"cards": cards})
+    send(protocol.CARDS, 0, {"cards": cards, "versions": source.versions()})
     if source.watch():
         import threading
 
@@ -111,6 +111,8 @@ def _answer(request: Frame, source: Any, send: Callable[..., None]) -> None:  # 
         rows = source.health()
     elif request.kind == protocol.REST:
         rows = source.rest()
+    elif request.kind == protocol.FITNESS:
+        rows = source.fitness()
     for row in rows:
         send(protocol.READING, request.ident, row)
     send(protocol.DONE, request.ident)

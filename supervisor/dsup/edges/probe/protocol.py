@@ -29,7 +29,8 @@ EVENT: Final = b"E"
 
 HEALTH: Final = b"health"
 REST: Final = b"rest"
-"""Requests: first what may end a job, then what may explain more."""
+FITNESS: Final = b"fitness"
+"""Requests: what may end a job, what may explain more, what a new job meets."""
 
 
 class Frame(NamedTuple):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from dsup.facts.nvml import HANDLE, LOST, RESET_REQUIRED
+from dsup.facts.nvml import HANDLE, LOST, PROCESS, RESET_REQUIRED
 from dsup.linux import nvidia
 
 Row: TypeAlias = dict[str, Any]
@@ -26,6 +26,7 @@ _RECOVERY: Final = {"recovery": (230, 0)}
 _BUS_ERRORS: Final = {"pcie_nonfatal": (179, 0), "pcie_fatal": (180, 0)}
 _LINK_FIELDS: Final = (("receive", 208), ("integrity", 211), ("failed_recovery", 214))
 _LINKS_MAX: Final = 18
+_PROCESSES_MAX: Final = 64
 _LINK_COUNTERS: Final = (("replay", 0), ("recovery", 1), ("crc", 2))
 """Up to NVLink 4; what came after has the fields above, by link."""
 
@@ -67,6 +68,21 @@ class Source:
     def rest(self) -> Iterator[Row]:
         """Yield, GPU by GPU, what may explain more."""
         return self._readings(self._rest)
+
+    def fitness(self) -> Iterator[Row]:
+        """Yield, GPU by GPU, what a job would meet that began now."""
+        return self._readings(self._fitness)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the driver, of its library, and of CUDA."""
+        nvml = self._nvml
+        cuda = self._try(nvml.nvmlSystemGetCudaDriverVersion_v2) or 0
+        found = {
+            "driver": self._word(nvml.nvmlSystemGetDriverVersion),
+            "library": self._word(nvml.nvmlSystemGetNVMLVersion),
+            "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
+        }
+        return {name: version for name, version in found.items() if version}
 
     def watch(self) -> bool:
         """Ask for events of all GPUs; return whether there can be any."""
@@ -150,8 +166,8 @@ class Source:
         except self._nvml.NVMLError:
             return None
 
-    def _word(self, call: Callable[..., Any], handle: Any) -> str:  # noqa: ANN401
-        told = self._try(call, handle) or ""
+    def _word(self, call: Callable[..., Any], *args: Any) -> str:  # noqa: ANN401
+        told = self._try(call, *args) or ""
         return told.decode(errors="replace") if isinstance(told, bytes) else str(told)
 
     def _readings(self, read: Callable[[_Asker], None]) -> Iterator[Row]:
@@ -204,6 +220,32 @@ class Source:
         for name, policy in _SLOWED:
             gpu.ask((f"slow_{name}_ns",), self._slowed, policy)
 
+    def _fitness(self, gpu: _Asker) -> None:
+        nvml = self._nvml
+        gpu.ask(("persistence",), nvml.nvmlDeviceGetPersistenceMode)
+        gpu.ask(("memory_total", "memory_used"), self._memory)
+        gpu.ask(("fabric_state", "fabric_status"), self._fabric)
+        gpu.ask_many(self._processes)
+
+    def _memory(self, handle: Any) -> tuple[int, int]:  # noqa: ANN401 (a pointer)
+        found = self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        return found.total, found.used
+
+    def _fabric(self, handle: Any) -> tuple[int, int]:  # noqa: ANN401 (a pointer)
+        import ctypes
+
+        found = self._nvml.c_nvmlGpuFabricInfo_t()
+        self._nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(found))
+        return found.state, found.status
+
+    def _processes(self, handle: Any) -> dict[str, int]:  # noqa: ANN401 (a pointer)
+        """Return the memory that each process with a context holds, bytes."""
+        found = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+        return {
+            f"{PROCESS}{one.pid}": one.usedGpuMemory or 0
+            for one in found[:_PROCESSES_MAX]
+        }
+
     def _retired(self, handle: Any, cause: int) -> int:  # noqa: ANN401 (a pointer)
         return len(self._nvml.nvmlDeviceGetRetiredPages(handle, cause))
 
@@ -240,6 +282,12 @@ class _Asker:
         self.values |= {name: int(n) for name, n in zip(names, told, strict=True)}
         self.errors.pop(names[0], None)
         return True
+
+    def ask_many(self, call: Callable[[Any], dict[str, int]]) -> None:
+        """Ask for values that bring their names."""
+        if not self.gone:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self.values |= call(self._handle)
 
     def ask_fields(self, wanted: Mapping[str, tuple[int, int]]) -> None:
         """Ask for values by their fields' numbers and scopes, all at once."""

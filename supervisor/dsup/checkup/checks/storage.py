@@ -1,0 +1,129 @@
+"""Directories that a run writes to, and shared memory. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dsup.checkup.finding import Check, Said, State
+from dsup.checkup.readings import READER_S, Readings, Space
+
+SHM: Final = "/dev/shm"  # noqa: S108 (it is judged)
+
+_MIB: Final = 1 << 20
+_FULL_BYTES: Final = 100 * _MIB
+_SCARCE_BYTES: Final = 5 << 30
+_INODES_FULL: Final = 1_000
+_INODES_SCARCE: Final = 20_000
+_SLOW_MS: Final = 1_000.0
+_DOCKER_BYTES: Final = 64 * _MIB
+_SHM_EACH_BYTES: Final = 256 * _MIB
+_SHM_FULL_BYTES: Final = 32 * _MIB
+
+
+def disk(readings: Readings) -> Iterator[Said]:
+    """Room and inodes where runs, temporary files and checkpoints are written.
+
+    Thresholds: bad below 100 MiB or 1,000 inodes, to look at below 5 GiB or 20,000. A
+    file system that does not answer would hang the ranks as well.
+    """
+    for name, place in _places(readings):
+        if place is None:
+            path = readings.asked.places.get(name, "")
+            text = f"{_what(name)} {path} did not answer within {READER_S:g} s"
+            yield Said("bad", text, f"mount | grep {path}; stat -f {path}")
+        else:
+            yield _room(_what(name), place)
+
+
+def _room(what: str, place: Space) -> Said:
+    where = f"{what} {place.path}"
+    if place.error:
+        fix = f"ls -ld {place.looked_at}; df -h {place.looked_at}"
+        return Said("bad", f"{where} cannot be written: {place.error}", fix)
+    kind = f" ({place.kind})" if place.kind else ""
+    text = f"{where}{kind} has {_size(place.free)} free"
+    inodes, state = place.inodes, _fullness(place.free, _FULL_BYTES, _SCARCE_BYTES)
+    few = "ok" if inodes is None else _fullness(inodes, _INODES_FULL, _INODES_SCARCE)
+    if few != "ok":
+        return Said(few, f"{where} has {inodes} inodes free", _full(place))
+    return Said(state, text, "" if state == "ok" else _full(place))
+
+
+def _fullness(free: int, full: int, scarce: int) -> State:
+    if free >= scarce:
+        return "ok"
+    return "bad" if free < full else "warn"
+
+
+def _full(place: Space) -> str:
+    return f"du -xh --max-depth=2 {place.looked_at} | sort -h | tail; --keep-runs"
+
+
+def sync(readings: Readings) -> Iterator[Said]:
+    """How long 1 MiB takes to be safe on disk: the middle of three.
+
+    Threshold: one second. A checkpoint waits that long for each of its files.
+    """
+    for name, place in _places(readings):
+        if place is None or place.sync_ms is None:
+            continue
+        text = f"{_what(name)} {place.path}: 1 MiB is safe after {place.sync_ms:.0f} ms"
+        if place.sync_ms > _SLOW_MS:
+            fix = "iostat -x 1; nfsiostat; put checkpoints on another file system"
+            yield Said("warn", text, fix)
+        else:
+            yield Said("ok", text)
+
+
+def shared_memory(readings: Readings) -> Iterator[Said]:
+    """Shared memory, where DataLoader's workers and NCCL put their buffers.
+
+    A full one ends a rank with SIGBUS. 64 MiB is what Docker gives. Thresholds: 256 MiB
+    a rank; bad below 32 MiB free.
+    """
+    place = readings.spaces.get(SHM)
+    if place is None:
+        yield Said("unknown", f"{SHM} did not answer within {READER_S:g} s")
+        return
+    ranks = readings.ranks
+    text = f"{SHM} has {_size(place.free)} of {_size(place.total)} free"
+    fix = f"mount -o remount,size=50% {SHM}; ls -l {SHM}"
+    if readings.system and readings.system.container:
+        fix = "docker run --shm-size=16g, or --ipc=host; in Kubernetes an emptyDir of "
+        fix += "medium: Memory there"
+    if place.error:
+        yield Said("warn", f"{SHM} cannot be used: {place.error}", fix)
+    elif place.free < _SHM_FULL_BYTES:
+        yield Said("bad", text, fix)
+    elif place.total <= _DOCKER_BYTES:
+        yield Said("warn", f"{text}: Docker's default", fix)
+    elif place.free < ranks * _SHM_EACH_BYTES:
+        yield Said("warn", f"{text}, for {ranks} rank{'s' * (ranks != 1)}", fix)
+    else:
+        yield Said("ok", text)
+
+
+CHECKS: Final = (
+    Check("disk", "Storage", disk),
+    Check("sync", "Storage", sync),
+    Check("shared-memory", "Storage", shared_memory),
+)
+
+
+def _places(readings: Readings) -> Iterator[tuple[str, Space | None]]:
+    for name, place in readings.spaces.items():
+        if name != SHM:
+            yield name, place
+
+
+def _what(name: str) -> str:
+    return {"runs": "the run directory", "checkpoints": "the checkpoint directory"}.get(
+        name, name
+    )
+
+
+def _size(size: int) -> str:
+    if size >= 1 << 30:
+        return f"{size / (1 << 30):.1f} GiB"
+    return f"{size / _MIB:.0f} MiB"
