@@ -99,6 +99,30 @@ def test_a_cgroup_of_all_ranks_names_none(node):
     assert node.risen() == [Counter("oom_kill", "/cg/job/memory.events", 0, 1)]
 
 
+def test_a_cgroup_that_is_removed_keeps_what_it_counted(node):
+    """A rank's own is gone when its attempt is judged; its last number was read."""
+    node.live(7, "/job/rank_0")
+    node.kills("/job/rank_0", 0)
+    node.counters.snapshot({0: 7})
+    node.kills("/job/rank_0", 1)
+    node.counters.note_death(0, 7)
+    shutil.rmtree(f"{node.root}/cg/job/rank_0")
+
+    assert node.risen() == [Counter("oom_kill", "/cg/job/rank_0/memory.events", 0, 1)]
+
+
+def test_ranks_with_cgroups_of_their_own_share_the_one_above(node):
+    """What all of them use is counted where they all live."""
+    for pid in (7, 8):
+        node.live(pid, f"/job/rank_{pid}")
+        node.write(f"/cg/job/rank_{pid}/memory.current", "1\n")
+    node.write("/cg/job/memory.current", "300\n")
+    node.write("/cg/job/memory.max", "1000\n")
+    node.counters.snapshot({0: 7, 1: 8})
+
+    assert node.counters.memory() == (300, 1000)
+
+
 def test_a_limit_above_some_ranks_names_them(node):
     """Of a pids limit of a cgroup above, all ranks below it are concerned."""
     for pid, name in (7, "/a/x"), (8, "/a/y"), (9, "/b"):

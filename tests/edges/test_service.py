@@ -75,7 +75,11 @@ def made(environment):
     ("tell", "message"),
     [
         pytest.param(lambda s: s.ready(), {"READY": "1"}, id="ready"),
-        pytest.param(lambda s: s.stopping(), {"STOPPING": "1"}, id="stopping"),
+        pytest.param(
+            lambda s: s.stopping(30.5),
+            {"STOPPING": "1", "EXTEND_TIMEOUT_USEC": "30500000"},
+            id="stopping, and how long that may take",
+        ),
         pytest.param(lambda s: s.status("größe"), {"STATUS": "größe"}, id="status"),
         pytest.param(lambda s: s.beat(0.0), {"WATCHDOG": "1"}, id="beat"),
     ],
@@ -171,7 +175,7 @@ def test_where_no_manager_listens_nothing_happens(address, capfd):
     service = made({"NOTIFY_SOCKET": address} | WATCHDOG)
     service.ready()
     service.status("attempt 0")
-    service.stopping()
+    service.stopping(1.0)
     service.beat(100.0)
 
     assert service.due_s > 100.0

@@ -1,9 +1,10 @@
 # A real systemd as PID 1, for: unshare --mount --pid --fork --kill-child sh boot.sh
-# CGROUP DIRECTORY...; the directories stay visible, all else that systemd could write
-# to is its own. It knows no unit but those that are made here and by the tests.
+# CGROUP USERS DIRECTORY..., USERS for systemd-sysusers; the directories stay visible, all else that systemd could write
+# to is its own. It knows no unit but those that are made here and by the tests. Where
+# memory is counted by cgroup v1 alone, /run/memory shows it.
 set -eu
-export cgroup="$1"
-shift
+export cgroup="$1" users="$2"
+shift 2
 mount -t tmpfs tmpfs /run
 mkdir -p /run/systemd/system /run/cgroup /run/etc /run/kept
 mount -t cgroup2 cgroup2 /run/cgroup
@@ -35,6 +36,24 @@ exec unshare --cgroup sh -eu -c '
         unit="/run/systemd/system/$target.target"
         printf "[Unit]\nDescription=%s\nDefaultDependencies=no\n" "$target" >"$unit"
     done
+    if grep -q " - cgroup .*memory" /proc/self/mountinfo; then
+        mkdir /run/memory
+        mount -t cgroup -o memory cgroup /run/memory
+    fi
+    systemd-sysusers - <"$users"
+    mkdir -p /run/systemd/journald.conf.d
+    printf "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nRateLimitBurst=0\n" \
+        >/run/systemd/journald.conf.d/test.conf
+    cd /run/systemd/system
+    printf "%s\n" "[Unit]" "DefaultDependencies=no" \
+        "[Service]" "Type=notify" "ExecStart=/lib/systemd/systemd-journald" \
+        "Sockets=journald.socket" "StandardOutput=null" >journald.service
+    printf "%s\n" "[Unit]" "DefaultDependencies=no" \
+        "[Socket]" "ListenDatagram=/run/systemd/journal/socket" \
+        "ListenStream=/run/systemd/journal/stdout" \
+        "PassCredentials=yes" "PassSecurity=yes" "ReceiveBuffer=8M" >journald.socket
+    printf "[Unit]\nWants=journald.socket\nAfter=journald.socket\n" \
+        >>multi-user.target
     export container=other SYSTEMD_UNIT_PATH=/run/systemd/system
     exec /lib/systemd/systemd --system --unit=multi-user.target \
         --log-target=console --show-status=no

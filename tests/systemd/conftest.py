@@ -1,5 +1,6 @@
 """A real systemd in namespaces of its own, which runs dsup as a service."""
 
+import json
 import os
 import secrets
 import shlex
@@ -17,11 +18,13 @@ import pytest
 HERE = Path(__file__).parent
 REPO = HERE.parent.parent
 UNIT = REPO / "systemd/dsup@.service"
+HARDENED = REPO / "systemd/hardened.conf"
+USERS = REPO / "systemd/sysusers.d/dsup.conf"
 SOURCES = [str(REPO / "supervisor"), str(REPO / "worker_runtime")]
 BOOT_S = 15
 WITHIN_S = 20
 TEST_S = 60
-FAST = {"RestartSec": "100ms"}
+FAST = {"RestartSec": "100ms", "User": "root"}
 
 LAUNCHER = """#!/bin/sh
 exec {python} -m dsup "$@"
@@ -69,7 +72,7 @@ class Manager:
         )
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*bound, *apart, "sh", HERE / "boot.sh", self._cgroup, *kept],
+                [*bound, *apart, "sh", HERE / "boot.sh", self._cgroup, USERS, *kept],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -92,6 +95,14 @@ class Manager:
     def inside(self, path):
         """Return where a path of its own is to be found from outside."""
         return Path(f"/proc/{self.pid}/root{path}")
+
+    def members(self, cgroup):
+        """Return the pids, as seen outside, of those in a cgroup; none in no cgroup."""
+        listed = self.inside(f"/sys/fs/cgroup{cgroup}/cgroup.procs")
+        try:
+            return [int(pid) for pid in listed.read_text().split()]
+        except OSError:
+            return []
 
     def run(self, *command):
         """Run a command inside and return what it says on standard output."""
@@ -122,10 +133,15 @@ class Service:
     """An instance of dsup@.service."""
 
     def __init__(self, manager, name):
-        self.manager = manager
         self.name = f"dsup@{name}.service"
+        self.instance = name
         self.directory = manager.shared / name
         self.directory.mkdir()
+        self.move(manager)
+
+    def move(self, manager):
+        """Be the instance of another manager."""
+        self.manager, name = manager, self.instance
         self._env = manager.inside(f"/etc/dsup/{name}.env")
         self._toml = manager.inside(f"/etc/dsup/{name}.toml")
         self._drop_in = manager.inside(f"/run/systemd/system/{self.name}.d/test.conf")
@@ -153,11 +169,11 @@ class Service:
             "PATH": f"{self.directory}/bin:/usr/bin:/bin",
             "PYTHONPATH": os.pathsep.join(SOURCES),
             "HERE": self.directory,
-            "DSUP_COMMAND": path if script else "",
         }
         lines = (f'{name}="{value}"\n' for name, value in variables.items())
         self._env.write_text("".join(lines))
-        self._toml.write_text(options)
+        job = f'script = "{path}"\n' if script else ""
+        self._toml.write_text(job + options)
         # Properties go with a unit that nobody needs any more; what it ended as stays.
         ended = f"echo $$SERVICE_RESULT $$EXIT_STATUS >>{self.directory}/ends"
         observed = {
@@ -171,6 +187,11 @@ class Service:
         )
         self.manager.run("systemctl", "daemon-reload")
 
+    def harden(self):
+        """Give it the settings that go further."""
+        self._drop_in.parent.mkdir(exist_ok=True)
+        shutil.copy(HARDENED, self._drop_in.parent)
+
     def start(self):
         """Start it, and wait as long as ``systemctl start`` does."""
         self.manager.run("systemctl", "start", self.name)
@@ -178,6 +199,20 @@ class Service:
     def stop(self):
         """Stop it, and wait as long as ``systemctl stop`` does."""
         self.manager.run("systemctl", "stop", self.name)
+
+    def journal(self, *matches):
+        """Return its entries in the journal that match, each as a dictionary."""
+        wanted = ["-u", self.name, "-o", "json", "--no-pager", "-q", *matches]
+        said = self.manager.run("journalctl", "--all", *wanted)
+        return [json.loads(line) for line in said.splitlines()]
+
+    def verdict(self, attempt=0):
+        """Return the verdict on an attempt of its newest run; None if there is none."""
+        found = sorted(self.state.glob(f"runs/*/attempt_{attempt}/verdict.json"))
+        try:
+            return json.loads(found[-1].read_text()) if found else None
+        except ValueError:  # it is being written
+            return None
 
     def outer(self, inner):
         """Return the pid, as seen outside, of a process that has this one inside."""
@@ -203,9 +238,9 @@ class Service:
         found = [values[name] for name in names]
         return found if len(names) > 1 else found[0]
 
-    def until(self, condition):
+    def until(self, condition, what=None):
         """Return the first true value of condition(); fail when the time is over."""
-        return until(condition, self.told)
+        return until(condition, what or self.told)
 
     def comes_to(self, **properties):
         """Wait until properties have these values."""
@@ -234,21 +269,22 @@ class Service:
     def processes(self):
         """Return the pids, as seen outside, of all that lives in its cgroup."""
         cgroup = self.show("ControlGroup")
-        if not cgroup:
-            return []
-        listed = self.manager.inside(f"/sys/fs/cgroup{cgroup}/cgroup.procs")
-        try:
-            return [int(pid) for pid in listed.read_text().split()]
-        except OSError:
-            return []
+        top = self.manager.inside(f"/sys/fs/cgroup{cgroup}")
+        parts = [".", *(part.name for part in top.glob("*/"))] if cgroup else []
+        return [pid for part in parts for pid in self.members(part)]
+
+    def members(self, part):
+        """Return the pids, as seen outside, of those in a part of its cgroup."""
+        return self.manager.members(f"{self.show('ControlGroup')}/{part}")
 
     def files(self, pattern):
         """Return the names of the files that its ranks made, sorted."""
         return sorted(path.name for path in self.directory.glob(pattern))
 
     def forget(self):
-        """Take its file away: it can not start any more."""
-        self._env.unlink(missing_ok=True)
+        """Take its files away: it can not start any more."""
+        for file in (self._env, self._toml):
+            file.unlink(missing_ok=True)
 
     def clean_up(self):
         """End it however the test ended, so that the next one finds a free machine."""
@@ -256,6 +292,34 @@ class Service:
         self.forget()
         self.stop()
         self.manager.run("systemctl", "reset-failed", self.name)
+
+
+@pytest.fixture
+def boot():
+    """Give ``boot()``: boots a systemd, after the end of the one before if any.
+
+    Both see the same directory, and nothing else of the first is left.
+    """
+    shared = Path(tempfile.mkdtemp(prefix="sd-"))
+    running = []
+
+    def start():
+        for made in running:
+            made.close()
+        running[:] = [Manager(shared)]
+        running[0].boot()
+        return running[0]
+
+    yield start
+    for made in running:
+        made.close()
+    shutil.rmtree(shared, ignore_errors=True)
+
+
+@pytest.fixture
+def instance():
+    """Give the class of what stands for an instance of the service."""
+    return Service
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """dsup as a service under a real systemd: start, stop, restart, watchdog."""
 
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -16,21 +15,21 @@ def mark(name, text=""):
     (here / f"new.{rank}").write_text(text)
     (here / f"new.{rank}").rename(whole)
 """
-RANKS = """
-mark("began", str(os.getpid()))
-signal.pause()
-"""
-FAST = """
+FAST_RUN = """
 nproc = 2
 settle = 0.2
 backoff = 0
 shutdown-timeout = 5
 """
+RANKS = """
+mark("began", str(os.getpid()))
+signal.pause()
+"""
 
 
 def test_it_is_active_once_the_ranks_run(service):
     """``systemctl start`` returns when what is ordered after the service may begin."""
-    service.configure(FAST, script=BEGIN + RANKS)
+    service.configure(FAST_RUN, script=BEGIN + RANKS)
     service.start()
 
     assert service.show("ActiveState", "SubState") == ["active", "running"]
@@ -41,7 +40,7 @@ def test_it_is_active_once_the_ranks_run(service):
 def test_it_tells_how_the_run_stands(service):
     """``systemctl status`` shows the attempt, the ranks and their step."""
     beat = "import dsup_runtime\ndsup_runtime.beat(12)\n"
-    service.configure(FAST, script=BEGIN + beat + RANKS)
+    service.configure(FAST_RUN, script=BEGIN + beat + RANKS)
     service.start()
 
     service.comes_to(StatusText="attempt 0, 2 of 2 ranks, step 12")
@@ -49,7 +48,7 @@ def test_it_tells_how_the_run_stands(service):
 
 def test_runs_are_kept_in_the_state_directory(service):
     """Each instance has its own, private, below /var/lib/dsup."""
-    service.configure(FAST, script=BEGIN + RANKS)
+    service.configure(FAST_RUN, script=BEGIN + RANKS)
     service.start()
     (run,) = (service.state / "runs").iterdir()
 
@@ -67,7 +66,7 @@ signal.pause()
 signal.sigtimedwait([], 0.3)
 mark("asked", str(len(asked)))
 """
-    service.configure(FAST, script=BEGIN + count)
+    service.configure(FAST_RUN, script=BEGIN + count)
     service.start()
     service.until(lambda: len(service.files("began.*")) == 2)
     service.stop()
@@ -81,7 +80,7 @@ mark("asked", str(len(asked)))
 
 def test_a_run_that_ends_well_is_a_success(service):
     """Also one so short that it is over when systemd hears that it runs."""
-    service.configure(FAST, script="pass")
+    service.configure(FAST_RUN, script="pass")
     service.start()
     service.comes_to(ActiveState="inactive")
 
@@ -91,7 +90,7 @@ def test_a_run_that_ends_well_is_a_success(service):
 
 def test_a_failure_of_the_script_is_not_tried_again(service):
     """Exit code 1 is permanent: the unit is failed, and stays so."""
-    service.configure(FAST, script="raise ValueError")
+    service.configure(FAST_RUN, script="raise ValueError")
     service.start()
     service.comes_to(ActiveState="failed", SubState="failed")
 
@@ -166,7 +165,7 @@ def pen(service):
 
     With v2 the unit's own MemoryMax does so.
     """
-    parent = Path("/sys/fs/cgroup/memory")
+    parent = service.manager.inside("/run/memory")
     pens = []
 
     def put(pid):
@@ -185,7 +184,7 @@ def pen(service):
 def test_a_rank_that_the_kernel_kills_does_not_end_the_service(service, pen):
     """The worker group is restarted in place; systemd does not step in."""
     limits = {"MemoryMax": "250M", "MemorySwapMax": "0"}
-    options = f"{FAST}max-restarts = 1\n"
+    options = f"{FAST_RUN}max-restarts = 1\n"
     service.configure(options, script=BEGIN + HUNGRY, **limits)
     service.start()
     service.until(lambda: len(service.files("began0.*")) == 2)
@@ -194,6 +193,8 @@ def test_a_rank_that_the_kernel_kills_does_not_end_the_service(service, pen):
     (service.directory / "eat").touch()
     service.until(lambda: len(service.files("began1.*")) == 2)
 
+    verdict = service.until(service.verdict)
+    assert (verdict["cause"], verdict["first_ranks"]) == ("host_oom", [1])
     assert "SIGKILL" in service.console()
     found = service.show("ActiveState", "SubState", "MainPID", "NRestarts")
     assert found == ["active", "running", guard, "0"]
@@ -201,7 +202,7 @@ def test_a_rank_that_the_kernel_kills_does_not_end_the_service(service, pen):
 
 def test_a_stuck_agent_ends_in_another_start(service):
     """Without a sign of the agent the watchdog has all killed, and starts anew."""
-    service.configure(FAST, script=BEGIN + RANKS, WatchdogSec="2")
+    service.configure(FAST_RUN, script=BEGIN + RANKS, WatchdogSec="2")
     service.start()
     service.until(lambda: len(service.files("began.*")) == 2)
     before = set(service.processes())
@@ -215,7 +216,7 @@ def test_a_stuck_agent_ends_in_another_start(service):
 
 def test_a_run_that_goes_on_is_left_alone_by_the_watchdog(service):
     """The agent gives a sign in time, also when nothing happens."""
-    service.configure(FAST, script=BEGIN + RANKS, WatchdogSec="2")
+    service.configure(FAST_RUN, script=BEGIN + RANKS, WatchdogSec="2")
     service.start()
     began_us = int(service.show("ActiveEnterTimestampMonotonic"))
     service.until(
@@ -228,7 +229,7 @@ def test_a_run_that_goes_on_is_left_alone_by_the_watchdog(service):
 @pytest.mark.parametrize("lost", ["agent", "guard"])
 def test_a_killed_supervisor_is_started_again(service, lost):
     """Whichever of the two is killed: nothing of the run is left, and one is begun."""
-    service.configure(FAST, script=BEGIN + RANKS)
+    service.configure(FAST_RUN, script=BEGIN + RANKS)
     service.start()
     service.until(lambda: len(service.files("began.*")) == 2)
     before = set(service.processes())

@@ -1,20 +1,26 @@
 """The unit file: right by itself, and in step with what dsup does."""
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from dsup import agent
+from dsup import agent, attempt
 from dsup.cli.launch import launch
 from dsup.core import enter, exits
+from dsup.linux import heritage
 
-UNIT = Path(__file__).parents[2] / "systemd/dsup@.service"
+SYSTEMD = Path(__file__).parents[2] / "systemd"
+UNIT = SYSTEMD / "dsup@.service"
+OF_USER = SYSTEMD / "user/dsup@.service"
+PERMANENT = "RestartPreventExitStatus"
 
 
-def settings(name):
+def settings(name, unit=UNIT):
     """Return the values of a setting, in the order of their lines."""
-    lines = UNIT.read_text().splitlines()
+    lines = unit.read_text().splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
     return [value for key, value in pairs if key == name]
 
@@ -27,21 +33,59 @@ def seconds(name):
 
 @pytest.mark.systemd
 @pytest.mark.slow
-def test_systemd_finds_nothing_wrong():
+@pytest.mark.parametrize("which", ["plain", "hardened", "of a user"])
+def test_systemd_finds_nothing_wrong(which, tmp_path):
     """Every setting is known, and every path that must be there is."""
+    unit = tmp_path / UNIT.name
+    shutil.copy(OF_USER if which == "of a user" else UNIT, unit)
+    if which == "hardened":
+        (tmp_path / f"{UNIT.name}.d").mkdir()
+        shutil.copy(SYSTEMD / "hardened.conf", tmp_path / f"{UNIT.name}.d")
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", UNIT],
+        ["systemd-analyze", "verify", "--man=no", unit]
+        + ["--user"] * (which == "of a user"),
         capture_output=True,
         check=False,
+        env=os.environ | {"XDG_RUNTIME_DIR": str(tmp_path)},
         text=True,
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.systemd
+def test_the_user_of_the_service_can_be_made(tmp_path):
+    """systemd-sysusers makes the one that the unit names, and its groups."""
+    (tmp_path / "etc").mkdir()
+    users = SYSTEMD / "sysusers.d/dsup.conf"
+    subprocess.run(["systemd-sysusers", f"--root={tmp_path}", users], check=True)
+    made = (tmp_path / "etc/passwd").read_text()
+
+    assert [line.partition(":")[0] for line in made.splitlines()] == settings("User")
+
+
+def test_a_user_s_unit_differs_in_nothing_but_rights():
+    """What decides about start, stop and restart is the same."""
+    for name in (
+        *("Type", "NotifyAccess", "KillMode", "OOMPolicy", "Delegate", PERMANENT),
+        *("SuccessExitStatus", "Restart", "RestartSec", "TimeoutStartSec"),
+        *("TimeoutStopSec", "WatchdogSec", "StartLimitBurst", "StartLimitIntervalSec"),
+    ):
+        assert settings(name, OF_USER) == settings(name), name
+
+
+def test_the_agent_is_the_last_to_be_killed_for_memory():
+    """It is kept, and the ranks are not: they get a score of their own."""
+    (own,), (variable,) = settings("OOMScoreAdjust"), settings("Environment")
+    name, _, theirs = variable.partition("=")
+
+    assert name == attempt.OOM_SCORE
+    assert int(own) < 0 < heritage.score(int(own), theirs)
+
+
 def test_what_is_not_started_again_are_the_permanent_codes():
     """Below 128, and Ctrl-C: each number, because systemd knows no ranges."""
-    listed = " ".join(settings("RestartPreventExitStatus")).split()
+    listed = " ".join(settings(PERMANENT)).split()
     permanent = {*range(1, exits.SIGNALLED), exits.stop_code(exits.SIGINT)}
 
     assert sorted(map(int, listed)) == sorted(permanent)

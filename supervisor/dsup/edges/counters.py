@@ -28,7 +28,7 @@ from dsup.linux.cgroup import Groups, Memory
 
 if TYPE_CHECKING:
     from dsup.attribution.timeline import Counter
-    from dsup.linux.cgroup import Key, Mount
+    from dsup.linux.cgroup import Group, Key, Mount
 
 _FROM_ZERO: Final = " (entered after the start, counted from 0)"
 _KILLS: Final = frozenset({"oom_kill", "failcnt", cgroup.VMSTAT})
@@ -82,15 +82,19 @@ class Counters:
         """
         self._dead.add(rank)
         self._notice(rank, pid, dead=True)
+        self.read()
+
+    def read(self) -> None:
+        """Note how the counters stand: of a cgroup that is removed the last counts."""
+        for living in self._ranks:
+            self._after |= cgroup.counters(living)
 
     def risen(self) -> list[Counter]:
         """Return the counters that have risen since the snapshot."""
         from dsup.attribution.timeline import Counter
 
         self._after |= cgroup.vmstat(self._root)
-        for living in self._ranks:
-            # Of a cgroup that was removed the last number counts.
-            self._after |= cgroup.counters(living)
+        self.read()
         return [
             Counter(key[1], self._where(key), before, after, self._concerned(key))
             for key, before in self._before.items()
@@ -119,10 +123,10 @@ class Counters:
     def memory(self) -> tuple[int | None, int | None]:
         """Return memory in use and limit, bytes, of the cgroup that all ranks live in.
 
-        None for what is unknown, and where they live in several.
+        Where each has its own, that is the one which holds these. None for what is
+        unknown.
         """
-        places = {living.memory for living in self._living.values()}
-        place = places.pop() if len(places) == 1 else None
+        place = _common([living.memory for living in self._living.values()])
         found = cgroup.memory(place) if place else Memory()
         return found.current_bytes, found.limit_bytes
 
@@ -175,6 +179,21 @@ class Counters:
         """Return the ranks that a counter is about; empty for all, or for the node."""
         ranks = self._in(key)
         return () if ranks == self._pids.keys() else tuple(sorted(ranks))
+
+
+def _common(places: list[Group | None]) -> Group | None:
+    """Return the lowest cgroup that holds all of these; None for none below the top."""
+    first, *others = set(places) or {None}
+    if first is None or None in others:
+        return None
+    chains = [set(other.chain) for other in others if other]
+    shared = (
+        at for at, name in enumerate(first.chain) if all(name in c for c in chains)
+    )
+    at = next(shared, len(first.chain))
+    found = first._replace(chain=first.chain[at:])
+    is_top = len(found.chain) <= 1 and at > 0
+    return None if is_top else found
 
 
 def _of_version_2(found: Groups, before: Groups | None) -> Groups:

@@ -51,9 +51,14 @@ class Service:
         """Tell how the run stands, for ``systemctl status``."""
         self._tell({"STATUS": printable(text)[:STATUS_MAX]})
 
-    def stopping(self) -> None:
-        """Tell that the run is on its way out because it was asked to end."""
-        self._tell({"STOPPING": "1"})
+    def stopping(self, within_s: float) -> None:
+        """Tell that the run is on its way out, and how long that may take.
+
+        Args:
+            within_s: what the manager waits at least, seconds, whatever its own limit.
+        """
+        wait_us = max(0, round(within_s * 1_000_000))
+        self._tell({"STOPPING": "1", "EXTEND_TIMEOUT_USEC": f"{wait_us}"})
 
     def beat(self, now_s: float) -> None:
         """Tell that the agent lives, when it is due, and what could not be told before.

@@ -161,6 +161,19 @@ def memory(group: Group) -> Memory:
     return Memory(min(set_limits, default=None), current, peak)
 
 
+def killed_as_one(group: Group | None) -> str:
+    """Return the file that makes an OOM kill end all of a cgroup; empty for none.
+
+    With memory.oom.group set, in a process's own cgroup or in one above it, the kernel
+    kills every process there, and not only the one that it chose.
+    """
+    for directory in group.chain if group and group.unified else ():
+        path = f"{directory}/memory.oom.group"
+        if read_bytes(path).strip() == b"1":
+            return path
+    return ""
+
+
 def pressure(group: Group | None, root: str = "") -> float | None:
     """Return how long tasks waited for memory lately, percent of the last 10 seconds.
 

@@ -8,13 +8,14 @@ from typing import Final
 
 _SPARED: Final = slice(0, 8)
 _TMP_DIR: Final = slice(8, mmap.PAGESIZE)
+_CGROUP: Final = slice(mmap.PAGESIZE, 2 * mmap.PAGESIZE)
 
 
 class Will:
-    """What the guard does if the agent is killed: a page that both share."""
+    """What the guard does if the agent is killed: pages that both share."""
 
     def __init__(self) -> None:
-        self._page = mmap.mmap(-1, mmap.PAGESIZE)
+        self._page = mmap.mmap(-1, 2 * mmap.PAGESIZE)
 
     @property
     def spared(self) -> int:
@@ -28,14 +29,29 @@ class Will:
     @property
     def tmp_dir(self) -> str:
         """TMPDIR of the attempt, to be removed; empty for none."""
-        return os.fsdecode(self._page[_TMP_DIR].rstrip(b"\0"))
+        return self._path(_TMP_DIR)
 
     @tmp_dir.setter
     def tmp_dir(self, path: str) -> None:
-        room = _TMP_DIR.stop - _TMP_DIR.start
+        self._set_path(_TMP_DIR, path)
+
+    @property
+    def cgroup(self) -> str:
+        """The cgroup that is divided, to be cleaned and left; empty for none."""
+        return self._path(_CGROUP)
+
+    @cgroup.setter
+    def cgroup(self, path: str) -> None:
+        self._set_path(_CGROUP, path)
+
+    def _path(self, at: slice) -> str:
+        return os.fsdecode(self._page[at].rstrip(b"\0"))
+
+    def _set_path(self, at: slice, path: str) -> None:
+        room = at.stop - at.start
         # A path that does not fit is left behind rather than cut to another one.
         data = os.fsencode(path)
-        self._page[_TMP_DIR] = (data if len(data) <= room else b"").ljust(room, b"\0")
+        self._page[at] = (data if len(data) <= room else b"").ljust(room, b"\0")
 
 
 class Guardian:

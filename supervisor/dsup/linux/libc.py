@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+try:  # now: a process that becomes another user's may find no module any more
+    import _ctypes
+except ImportError:
+    _ctypes = None  # type: ignore[assignment]
+
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
@@ -14,8 +19,6 @@ def call(name: str, *args: int | bytes) -> int:
     saves the import of ``ctypes`` on the way to the first rank.
     """
     try:
-        import _ctypes
-
         address = _ctypes.dlsym(_ctypes.dlopen("", 0), name)
         return int(_ctypes.call_function(address, args))
     except (ImportError, AttributeError, TypeError):

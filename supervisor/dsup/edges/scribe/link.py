@@ -131,6 +131,16 @@ class Scribe:
         """Print dsup's own words, after all that the ranks have written so far."""
         self._put(Message("say", name=tone, text=_text(text)))
 
+    def enter(self, line: str, fields: str, tone: Tone) -> None:
+        """Put a line with fields into systemd's journal, if the console leads there.
+
+        Args:
+            line: what a person reads.
+            fields: the others, a JSON object.
+            tone: how grave it is.
+        """
+        self._put(Message("entry", name=tone, text=_text(f"{line}\n{fields}")))
+
     def status(self, text: str) -> None:
         """Have a text in the status line, where there is one; empty for none."""
         self._put(Message("status", text=_text(text)))

@@ -7,6 +7,7 @@ agent dies, it reads on until every writer has gone, so last words are kept.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -154,7 +155,7 @@ class Loop:
         return Outlets(
             self._tails.open(attempt, local_rank, which),
             self._desk.open_log(attempt, local_rank, which),
-            self._screen.view(local_rank, which),
+            self._screen.view(attempt, local_rank, which),
             self._desk.open_filter(attempt, which, route),
         )
 
@@ -208,6 +209,9 @@ class Loop:
             case "say":
                 self._drain()
                 self._screen.say(message.text, protocol.tone(message))
+            case "entry":
+                self._drain()
+                self._screen.enter(message.text, protocol.tone(message))
             case "status":
                 self._screen.status(message.text.decode(errors="replace"))
             case "end":
@@ -274,6 +278,9 @@ class Loop:
             self._close(stream)
         self._disk.close()
         self._screen.finish()
+        if self._settings.socket:
+            with contextlib.suppress(OSError):
+                os.unlink(self._settings.socket)
         self._ended = True
 
     def _say(self, text: str) -> None:

@@ -33,6 +33,9 @@ class Settings(NamedTuple):
         rank_logs: False for ``--log-dir /dev/null``.
         file_mode: mode of new files, before the umask.
         dir_mode: mode of new directories, before the umask.
+        journal_stream: device and inode of the stream that leads to systemd's journal;
+            empty for none.
+        socket: path of the agent's control socket, removed at the end; empty for none.
     """
 
     run_dir: str
@@ -41,6 +44,8 @@ class Settings(NamedTuple):
     rank_logs: bool = True
     file_mode: int = 0o600
     dir_mode: int = 0o700
+    journal_stream: str = ""
+    socket: str = ""
 
     def route(self, local_rank: int, which: int) -> Route:
         """Return where a rank's stdout (0) or stderr (1) goes."""
@@ -54,12 +59,13 @@ class Message(NamedTuple):
     """One message from the agent; what its kind does not need stays empty.
 
     Attributes:
-        kind: ``open close journal say status prepare save tails ping end``.
+        kind: ``open close journal say entry status prepare save tails ping end``.
         attempt: of open, close, prepare and tails.
         local_rank: of open.
-        name: of save, relative to the run directory; of say, the tone.
-        text: of journal, say and status, without its newline; of save, KEEP where a
-            file that is there stays.
+        name: of save, relative to the run directory; of say and entry, the tone.
+        text: of journal, say and status, without its newline; of entry, a line and a
+            JSON object of its fields, one below the other; of save, KEEP where a file
+            that is there stays.
         fds: read ends of stdout and stderr of open; the file of save; of tails, a
             memfd that ``encode_tail`` is appended to, stream by stream.
     """

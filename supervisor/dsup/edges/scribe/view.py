@@ -14,8 +14,17 @@ from dsup.edges.scribe import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
-    from dsup.edges.scribe.console import Console
+    class Surface(Protocol):
+        """What lines are put on; a ``Console``, or what stands for one."""
+
+        def add(self, owner: object, block: bytes) -> None:
+            """Show whole lines, or a piece of one."""
+
+        def continues(self, owner: object) -> bool:
+            """Return whether what is shown ends inside a line of this owner's."""
+
 
 UNFINISHED_S = 0.2
 BAR_S = 1.0
@@ -42,7 +51,7 @@ class View:
         due_s: when ``tick`` has something to show; inf for nothing.
     """
 
-    def __init__(self, console: Console, look: Look, now: Callable[[], float]) -> None:
+    def __init__(self, console: Surface, look: Look, now: Callable[[], float]) -> None:
         self.due_s = inf
         self._console = console
         self._look = look

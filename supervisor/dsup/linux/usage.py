@@ -1,0 +1,36 @@
+"""How much of a processor a process takes, and how much memory: from /proc/PID/stat."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, NamedTuple
+
+from dsup.linux import proc
+
+_UTIME, _STIME, _START, _RSS = 11, 12, 19, 21  # counted from the state
+_TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
+_PAGE_KIB: Final = os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+class Usage(NamedTuple):
+    """One reading.
+
+    Attributes:
+        cpu_s: processor time so far, seconds.
+        made_s: when the process was made, CLOCK_BOOTTIME, seconds.
+        rss_kb: resident memory, KiB.
+    """
+
+    cpu_s: float
+    made_s: float
+    rss_kb: int
+
+
+def read(pid: int) -> Usage | None:
+    """Return what a process has used; None if it does not exist (any more)."""
+    fields = proc.read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    if len(fields) <= _RSS:
+        return None
+    cpu_s = (int(fields[_UTIME]) + int(fields[_STIME])) * _TICK_S
+    made_s = int(fields[_START]) * _TICK_S
+    return Usage(cpu_s, made_s, int(fields[_RSS]) * _PAGE_KIB)
