@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from dsup.core.ledger import LOST, Balance
 from dsup.core.verdict import LOOKED_AT, Advice, Evidence, Looked, Verdict, Victim
 from dsup.facts.samples import Sample
 from dsup.report.html.lives import Attempt, RankLife, Signal
@@ -200,7 +201,16 @@ def run(ranks=8, attempts=2, lived_s=1168.0, first=5):
         environment=(("NCCL_DEBUG", "WARN"),),
         directory=f"/runs/{RUN}",
         made_s=lives[-1].end_s + 3,
+        spent=spent(lives),
     )
+
+
+def spent(lives):
+    """Return where the time of attempts that made steps went."""
+    lost = dict.fromkeys(LOST, 0.0)
+    wall_s = lives[-1].end_s - lives[0].start_s
+    lost |= {"start_up": 104.0 * len(lives), "recomputed": 62.0, "pause": 10.0}
+    return Balance(wall_s, wall_s - sum(lost.values()), lost, True, len(lives))
 
 
 def of_few_words(verdict, lives=None, **more):

@@ -10,7 +10,6 @@ import pytest
 
 from dsup.cli.run_files import read_run
 from dsup.report import account as accounts
-from dsup.report.html import attempts
 from dsup.report.html.page import render
 from dsup.report.html.story import Run, Told, of_run
 from dsup.report.typed import a_dict
@@ -94,8 +93,10 @@ def test_page_of_a_real_run(story):
 
 def test_ledger_of_a_real_run(story):
     """All of the time is accounted for."""
-    shares = attempts.ledger(story)
-    whole_s = story.attempts[-1].end_s - story.attempts[0].start_s
+    told = story.spent
+    from_s, to_s = story.attempts[0].start_s, story.attempts[-1].end_s
 
-    assert sum(share.seconds for share in shares) == pytest.approx(whole_s)
-    assert {"running", "pause"} <= {share.name for share in shares}
+    assert told.productive_s + sum(told.lost_s.values()) == pytest.approx(told.wall_s)
+    assert told.wall_s == pytest.approx(to_s - from_s, abs=5)
+    assert told.productive_s > 0 < told.lost_s["pause"]
+    assert not told.by_steps

@@ -1,4 +1,4 @@
-"""The tables: evidence, ends, attempts beside each other, the ledger."""
+"""The tables: evidence, ends, attempts beside each other."""
 
 import pytest
 
@@ -156,23 +156,3 @@ def test_one_attempt_is_compared_with_nothing(stories):
     """One attempt alone has no comparison; of twelve the last four are compared."""
     assert attempts.compared(stories.unknown()) == ([], [])
     assert attempts.compared(stories.run(attempts=12))[0] == [8, 9, 10, 11]
-
-
-def test_ledger_is_the_whole_time(stories):
-    """The parts of the time are all of it, and none is negative."""
-    for story in (stories.run(), stories.run(attempts=3), stories.hang()):
-        shares = attempts.ledger(story)
-        whole_s = story.attempts[-1].end_s - story.attempts[0].start_s
-        assert sum(s.seconds for s in shares) == pytest.approx(whole_s)
-        assert all(share.seconds > 0 for share in shares)
-
-
-def test_ledger_names(stories):
-    """New steps are told from steps done twice; without steps it is just running."""
-    names = [share.name for share in attempts.ledger(stories.run())]
-    assert names[0] == "new steps"
-    assert {"steps done twice", "start-up", "pause"} <= set(names)
-
-    names = [share.name for share in attempts.ledger(stories.hang())]
-    assert names == ["running", "detecting and ending"]
-    assert attempts.ledger(stories.log()) == []

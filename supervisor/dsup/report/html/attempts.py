@@ -1,4 +1,4 @@
-"""Attempts beside each other: what is the same, and where the time went. Pure."""
+"""Attempts beside each other: what is the same. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,6 @@ class Compared(NamedTuple):
     alike: str
 
 
-class Share(NamedTuple):
-    """A part of the time."""
-
-    name: str
-    seconds: float
-    kind: str
-
-
 def compared(story: Story) -> tuple[list[int], list[Compared]]:
     """Return the attempts that are compared, and what of them is the same."""
     verdicts = {one.verdict.attempt: one.verdict for one in story.told}
@@ -57,47 +49,6 @@ def compared(story: Story) -> tuple[list[int], list[Compared]]:
         *_memory(lives),
     ]
     return numbers, [row for row in rows if any(v and v != DASH for v in row.values)]
-
-
-def ledger(story: Story) -> list[Share]:
-    """Return where the time went, as far as the journal tells."""
-    if not story.clock or story.launcher != "dsup":
-        return []
-    total = dict.fromkeys(("steps", "again", "start", "run", "end", "pause"), 0.0)
-    before_s: float | None = None
-    for attempt in story.attempts:
-        if before_s is not None:
-            total["pause"] += max(0.0, attempt.start_s - before_s)
-        before_s = attempt.end_s
-        _spent(attempt, total)
-    names = {
-        "steps": "new steps",
-        "run": "running",
-        "again": "steps done twice",
-        "start": "start-up",
-        "pause": "pause",
-        "end": "detecting and ending",
-    }
-    return [Share(names[k], total[k], k) for k in names if total[k] > 0]
-
-
-def _spent(attempt: Attempt, total: dict[str, float]) -> None:
-    """Add how one attempt spent its time."""
-    died_s = attempt.end_s
-    if (told_s := began_s(attempt)) is not None:
-        died_s = min(max(told_s, attempt.start_s), attempt.end_s)
-    ready = [life.ready_s for life in attempt.ranks if life.ready_s is not None]
-    ready_s = min(max(max(ready, default=attempt.start_s), attempt.start_s), died_s)
-    total["start"] += ready_s - attempt.start_s
-    total["end"] += attempt.end_s - died_s
-    if not attempt.stepped:
-        total["run"] += died_s - ready_s
-        return
-    new_s = min(max(attempt.stepped[0][0], ready_s), died_s)
-    if attempt.from_step is None:
-        new_s = ready_s  # nothing to do twice
-    total["again"] += new_s - ready_s
-    total["steps"] += died_s - new_s
 
 
 def _same(name: str, values: Sequence[str]) -> Compared:

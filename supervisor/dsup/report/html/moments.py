@@ -105,6 +105,7 @@ class _Reader:
     def __init__(self) -> None:
         self.attempts: dict[int, Moments] = {}
         self._now_s: float | None = None
+        self._best: int | None = None
 
     def read(self, line: str) -> None:
         """Take one line in."""
@@ -139,9 +140,14 @@ class _Reader:
         if not abs(at_s) < _TIME_MAX_S:
             return
         self._now_s = at_s
+        self._reach(number, Stepped(at_s, step))
+
+    def _reach(self, number: int, new: Stepped) -> None:
+        """Take in a step, if no earlier one of the run was as far."""
         attempt = self._at(number)
-        attempt.last = Stepped(at_s, step)
-        attempt.first = attempt.first or attempt.last
+        if self._best is None or new.step > self._best:
+            self._best, attempt.last = new.step, new
+            attempt.first = attempt.first or new
 
     def _on_command(self, command: cmd.Command) -> None:
         if self._now_s is None:
@@ -190,7 +196,7 @@ class _Reader:
         elif len(seemed) < _DOUBTS_MAX:
             seemed.append(news)
 
-    def _on_event(self, event: ev.Event) -> None:
+    def _on_event(self, event: ev.Event) -> None:  # noqa: C901 (one case an event)
         if not abs(event.at_s) < _TIME_MAX_S:
             return
         self._now_s = at_s = event.at_s
@@ -207,6 +213,9 @@ class _Reader:
                 self._at(event.attempt).resume_from = event.resume_from
             case ev.Progressed():
                 self._on_step(at_s, event.attempt, event.step)
+            case ev.Stepped():
+                made_s = min(event.made_s, at_s)
+                self._reach(event.attempt, Stepped(made_s, event.step))
             case ev.Scanned() if event.step is not None:
                 attempt = self._at(event.attempt)
                 attempt.found, attempt.found_path = event.step, event.path

@@ -31,6 +31,7 @@ from dsup.report.html import (
 from dsup.report.html.chart import WIDTH, Chart
 from dsup.report.html.lives import Attempt, roles
 from dsup.report.html.rows import ROWS_MAX
+from dsup.report.html.spent import spent
 from dsup.report.html.values import Story
 
 OUTPUT_MAX_CHARS: Final = 64 * 1024
@@ -130,7 +131,7 @@ def _values(story: Story) -> dict[str, Any]:
         "ends": tables.ends(story),
         "numbers": numbers,
         "compared": compared,
-        "shares": _shares(story),
+        "spent": spent(story.spent),
         "output": _output(story),
         "stacks": stacks.marked(story, STACKS_MAX_CHARS),
         "kernel": [words.capped(one, 1000) for one in kernel],
@@ -207,21 +208,6 @@ def _opens(story: Story) -> bool:
     if story.main is None or story.launcher != "dsup":
         return True
     return CAUSES[story.main.verdict.cause].family == "user"
-
-
-def _shares(story: Story) -> list[dict[str, Any]]:
-    found = attempts.ledger(story)
-    whole_s = sum(share.seconds for share in found)
-    return [
-        {
-            "name": share.name,
-            "kind": share.kind,
-            "time": words.duration(share.seconds),
-            "percent": 100 * share.seconds / whole_s,
-            "whole": words.duration(whole_s),
-        }
-        for share in found
-    ]
 
 
 def _output(story: Story) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dsup.core.exits import CAUSES
+from dsup.core.ledger import balance
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
 from dsup.report.account import Account
@@ -26,6 +27,7 @@ from dsup.report.html.values import (
     shifted,
 )
 from dsup.report.html.words import count
+from dsup.report.ledger import of_journal
 from dsup_runtime import contract
 
 __all__ = [
@@ -66,6 +68,7 @@ def of_run(told: Account, run: Run) -> Story:
     attempts = [one for one in built if one is not None]
     host = run.known.get("host")
     launched = command.launched(run.known)
+    now_s = run.made_s - run.offset_s if run.running else None
     story = Story(
         name=os.path.basename(os.path.normpath(run.path)),
         program=command.program(run.known),
@@ -89,6 +92,7 @@ def of_run(told: Account, run: Run) -> Story:
         running=run.running,
         made_s=run.made_s,
         resume=_newest(when),
+        spent=balance(of_journal(run.lines), now_s),
     )
     return story._replace(todo=_todo(story))
 

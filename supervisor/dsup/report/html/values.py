@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from dsup.core.ledger import Balance
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
 from dsup.report.html.lives import Attempt
@@ -75,6 +76,7 @@ class Story(NamedTuple):
         zone: of the times; empty where a log does not tell it.
         running: the run goes on.
         made_s: when the page was made, CLOCK_REALTIME.
+        spent: where the time went; None where nothing tells.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Story(NamedTuple):
     bundle: str = ""
     zone: str = "UTC"
     running: bool = False
+    spent: Balance | None = None
 
     def at(self, wall_s: float) -> str:
         """Return a time of day, as exact as it was told, and of which zone it is."""

@@ -1,0 +1,110 @@
+"""The exporter: asks, serves, writes; whoever is slow or gone does not stop it."""
+
+import json
+import os
+import socket
+import threading
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dsup import exporter
+from dsup.core.address import address
+from dsup.edges.control import sealed
+
+pytestmark = pytest.mark.slow
+
+
+class Agent:
+    """An exporter at work in a thread, and the agent's end of its pair."""
+
+    def __init__(self, base, listen=None):
+        self.file = base / "dsup.prom"
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pair, self._theirs = ours, theirs
+        self.pair.settimeout(20)
+        nobody = str(base / "control.sock")
+        order = exporter.Order("r", nobody, listen, str(self.file))
+        self._thread = threading.Thread(target=exporter.run, args=(order, theirs))
+        self._thread.start()
+
+    def end(self, document=None):
+        """Send the last word, and wait for the exporter to return."""
+        if document is not None:
+            fd = sealed(json.dumps(document).encode())
+            socket.send_fds(self.pair, [b"last"], [fd])
+            os.close(fd)
+        self.pair.shutdown(socket.SHUT_WR)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        self.pair.close()
+        self._theirs.close()
+
+
+def samples(text):
+    """Return the value of each sample, as a real parser reads them."""
+    return {
+        (one.name, *sorted(one.labels.values())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def test_without_an_agent_the_run_is_down_and_its_last_word_counts(tmp_path):
+    """The file says down while nobody answers, and at the end how it ended."""
+    agent = Agent(tmp_path)
+    agent.end(
+        {"outcome": "failed", "live": True, "exit": {"code": 3}, "attempt": 1}
+        | {"failures": {"killed": 2}}
+    )
+
+    found = samples(agent.file.read_text())
+    assert found[("dsup_up", "r")] == 0
+    assert found[("dsup_exit_code", "r")] == 3
+    assert found[("dsup_attempts_total", "r")] == 2
+    assert found[("dsup_failures_total", "killed", "r")] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["dsup.prom"]
+
+
+def test_those_who_say_nothing_do_not_stop_a_scrape(tmp_path):
+    """A few silent connections, one that is cut, and a scrape among them."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    agent = Agent(tmp_path, address(f"127.0.0.1:{port}"))
+    silent = [connected(port) for _ in range(exporter.CONNECTIONS_MAX - 2)]
+    silent[0].close()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as told:
+        found = samples(told.read().decode())
+
+    assert found == {("dsup_up", "r"): 0}
+    agent.end()
+    for one in silent:
+        one.close()
+
+
+def connected(port):
+    """Return a connection, as soon as somebody listens."""
+    for _ in range(2000):
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=20)
+        except ConnectionRefusedError:
+            threading.Event().wait(0.01)
+    return pytest.fail("nobody listens")
+
+
+def test_trouble_is_told_once(tmp_path):
+    """A directory that is not there costs one line, at the end of the run as well."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    fd = sealed(b'{"attempt": 0}')
+    socket.send_fds(ours, [b"last"], [fd])
+    os.close(fd)
+    order = exporter.Order("r", "/nowhere/x.sock", None, str(tmp_path / "no" / "x"))
+    exporter.run(order, theirs)
+    theirs.close()
+
+    said, where = ours.recv(4096).decode(), f"{tmp_path}/no/x"
+    assert said.startswith(f"cannot write metrics into {where}, because no such file")
+    assert ours.recv(4096) == b""
+    ours.close()
