@@ -310,8 +310,10 @@ def test_a_will_holds_a_path_whole_or_not_at_all(path, kept):
     will.tmp_dir = "/a/longer/path/before"
     will.tmp_dir = path
     will.spared = 2**22
+    will.cgroup = "/sys/fs/cgroup/x"
 
     assert (will.tmp_dir, will.spared) == (kept, 2**22)
+    assert will.cgroup == "/sys/fs/cgroup/x"
 
 
 LISTEN = """

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, assert_never
 
-from dsup.attempt import Attempt
+from dsup.attempt import OOM_SCORE, Attempt
 from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core import machine
@@ -34,9 +34,11 @@ from dsup.leftovers import Leftovers
 from dsup.linux import priority, signals, tree
 from dsup.linux.guardian import Guardian
 from dsup.onlookers import Onlookers
+from dsup.present import Sources
 from dsup.publisher import Publisher
 from dsup.recorder import Recorder
 from dsup.report.console import View
+from dsup.steps import Steps
 from dsup.stops import Stops
 
 LOOK_S: Final = 1.0
@@ -80,7 +82,7 @@ class Agent:
         self._events: deque[ev.Event] = deque()
         self._loop = Loop()
         self._aides = Aides(self._loop)
-        self._ranks = group.WorkerGroup()
+        self._ranks = group.WorkerGroup(job.environment.get(OOM_SCORE, ""))
         self._recorder = Recorder(job, guardian.will, self._loop)
         self._attempt = Attempt(job, self._aides, self._recorder, self._post)
         self._publisher = Publisher(job, self._recorder, self._situation)
@@ -89,9 +91,10 @@ class Agent:
         )
         self._recorder.on_directories = self._attempt.on_directories
         self._recorder.on_tails = self._inquiry.on_tails
-        self._onlookers = Onlookers(job)
-        self._stops = Stops(self._attempt, self._post)
         self._hangs = Hangs(job, self._aides, self._publisher, self._post)
+        self._onlookers = Onlookers(job, self._sources(), self._aides, self._post)
+        self._stops = Stops(self._attempt, self._post)
+        self._steps = Steps(self._attempt, self._post)
         self._leftovers = Leftovers(self._post)
         self._exit_code: int | None = None
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -154,6 +157,7 @@ class Agent:
         if now_s >= machine.deadline(self._state):
             self._post(ev.Tick("tick", now_s))
         self._hangs.look(self._state, self._attempt.page)
+        self._steps.look(self._state, now_s)
         self._answer()
         while self._leftovers.look(self._state, self._spared, self._owned):
             self._answer()
@@ -176,7 +180,14 @@ class Agent:
     def _spared(self) -> set[int]:
         """Children that are not the ranks' doing."""
         helpers = self._attempt.helpers | self._inquiry.helpers
+        helpers |= self._onlookers.pids
         return {*self._aides.pids, *self._recorder.pids, *helpers}
+
+    def _sources(self) -> Sources:
+        """Return who knows how the run stands."""
+        inquiry, publisher, hangs = self._inquiry, self._publisher, self._hangs
+        looking = inquiry, publisher, self._recorder, hangs
+        return Sources(self._situation, self._attempt, *looking)
 
     def _post(self, event: ev.Event) -> None:
         self._events.append(event)
@@ -191,6 +202,7 @@ class Agent:
                 self._carry_out(command)
             self._recorder.record(event, commands)
             self._recorder.narrate(before, event, self._state, self._attempt.view())
+            self._onlookers.tell(before, event, commands)
         self._recorder.flush()
 
     def _carry_out(self, command: cmd.Command) -> None:  # noqa: C901, PLR0912, PLR0915
@@ -215,6 +227,7 @@ class Agent:
                 group.terminate_helpers(self._spared)
             case cmd.KillAll():
                 self._inquiry.file.before_signal(self._state.alive)
+                self._attempt.cgroups.kill()
                 tree.kill(self._spared, owned=self._owned)
             case cmd.CloseAttempt():
                 self._inquiry.close(self._state, self._attempt.page)
@@ -258,6 +271,7 @@ class Agent:
         self._recorder.start(number, () if self._job.output.inherit else started)
         self._inquiry.started(self._attempt.environments())
         self._hangs.started(number, self._inquiry.file.ranks)
+        self._attempt.cgroups.started(self._inquiry.file.pids)
         self._onlookers.started()
         priority.be_quick(self._nice)
 
@@ -298,17 +312,7 @@ class Agent:
 
     def _agree(self, plan: cmd.Propose) -> None:
         """One node agrees with itself."""
-        now_s = time.monotonic()
-        self._post(
-            ev.PlanAgreed(
-                "plan_agreed",
-                now_s,
-                plan.attempt,
-                plan.restart_at_s,
-                plan.code,
-                plan.reason,
-            )
-        )
+        self._post(ev.PlanAgreed("plan_agreed", time.monotonic(), *plan[1:]))
 
     def _on_rank(self, rank: group.Rank) -> None:
         self._loop.unwatch(rank.pidfd)
@@ -317,9 +321,7 @@ class Agent:
         now_s, number = time.monotonic(), self._state.attempt
         first = status != 0 and self._state.failed is None
         dying = self._ranks.dying() if first else ()
-        step, best = self._attempt.step(), self._state.best_step
-        if step is not None and (best is None or step > best):
-            self._post(ev.Progressed("progressed", now_s, number, step))
+        self._steps.ended(self._state)
         late_s = self._loop.late_s
         ended = ev.RankExited(
             "rank_exited", now_s, late_s, number, rank.rank, status, dying

@@ -21,10 +21,14 @@ from dsup.edges.aide import Aides
 from dsup.edges.group import NOTES_FD, PAGE_FD, STACKS_FD, Rank
 from dsup.edges.heartbeats import Carrier, Page
 from dsup.edges.preparation import Found, Location
+from dsup.edges.rank_cgroups import RankCgroups
+from dsup.linux.guardian import Will
 from dsup.report.console import View
 from dsup_runtime import contract
 
 REMOVE_S: Final = 5.0
+OOM_SCORE: Final = "DSUP_RANK_OOM_SCORE"
+"""The variable that says the ranks' oom_score_adj."""
 
 
 class Desk(Protocol):
@@ -42,8 +46,8 @@ class Desk(Protocol):
     def close_streams(self, attempt: int) -> None:
         """Let an attempt's pipes go."""
 
-    def bequeath(self, tmp_dir: str) -> None:
-        """Have the guard remove this TMPDIR if the agent is killed."""
+    will: Will
+    """What the guard does if the agent is killed."""
 
 
 class Attempt:
@@ -58,6 +62,7 @@ class Attempt:
     Attributes:
         page: the heartbeat page; None before it is prepared and after it is closed.
         tmp_dir: its TMPDIR; empty before it is prepared and after it is closed.
+        cgroups: those of the ranks.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class Attempt:
         self._store_pid = 0
         self._pids: dict[int, int] = {}
         self.page: Page | None = None
+        self.cgroups = RankCgroups(desk.will, aides.start, desk.warn, job.rank_cgroups)
 
     @property
     def helpers(self) -> set[int]:
@@ -95,7 +101,7 @@ class Attempt:
         self._number = number
         self._pids = {}
         self.tmp_dir = preparation.temporary_name(self._job.tmp_parent)
-        self._desk.bequeath(self.tmp_dir)
+        self._desk.will.tmp_dir = self.tmp_dir
         if number == 0:
             self._prepare_first()
             return
@@ -181,7 +187,8 @@ class Attempt:
             done = partial(self._on_removed, self.tmp_dir)
             self._aides.start(work, _soon(REMOVE_S), done, lasting=True)
         self.tmp_dir = ""
-        self._desk.bequeath("")
+        self._desk.will.tmp_dir = ""
+        self.cgroups.close()
         self._desk.close_streams(self._number)
 
     def _prepare_first(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -108,6 +108,11 @@ class CaseFile:
         )
 
     @property
+    def asked(self) -> Collection[int]:
+        """Ranks that dsup has told to end."""
+        return self._signalled.keys()
+
+    @property
     def signalled(self) -> bool:
         """Whether dsup has signalled a rank."""
         return bool(self._signalled)
@@ -180,8 +185,9 @@ class CaseFile:
 
         It takes some milliseconds, so the ranks have their signal already.
         """
-        if self._kin:
+        if self._kin and self._counters:
             self._kin.look_closely()
+            self._counters.read()
         if page is not None:
             self.page = page.copy()
 

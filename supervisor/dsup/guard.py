@@ -22,7 +22,7 @@ from dsup.core.exits import (
     signal_name,
     stop_code,
 )
-from dsup.edges import preparation
+from dsup.edges import preparation, rank_cgroups
 from dsup.linux import console, libc, proc, signals, tree
 from dsup.linux.guardian import Guardian, Will
 
@@ -125,6 +125,8 @@ def _reap(agent_pid: int) -> int | None:
 
 def _after(code: int, will: Will) -> int:
     if code >= 0 and code != BUG:
+        if will.cgroup:
+            rank_cgroups.leave(will.cgroup)
         return code
     killed = _clean_up(will)
     how = signal_name(-code) if code < 0 else f"exit code {code}"
@@ -150,6 +152,9 @@ def _clean_up(will: Will) -> int:
     """Kill every descendant but the scribe, then give that a second to finish."""
     spare = {will.spared}
     killed: set[int] = set()
+    if will.cgroup:
+        killed |= set(tree.alive(spare, owned=()))
+        rank_cgroups.kill(will.cgroup)
     until = time.monotonic() + _KILL_S
     while tree.alive(spare, owned=()) and time.monotonic() < until:
         killed |= tree.kill(spare, owned=())
@@ -158,6 +163,8 @@ def _clean_up(will: Will) -> int:
     while any(map(proc.is_alive, spare - {0})) and time.monotonic() < until:
         _wait_for_a_child(_ROUND_S)
     tree.kill()
+    if will.cgroup:
+        rank_cgroups.leave(will.cgroup)
     if will.tmp_dir:
         _remove(will.tmp_dir)
     return len(killed)

@@ -149,11 +149,20 @@ class Hangs:
         for found in vigil.look(now_s, state.alive, page.copy() if page else b""):
             self._tell(found, now_s)
         if now_s >= self._compare_s:
-            self._compare(vigil, now_s)
+            self._compare(now_s)
         if not vigil.watch.suspected:
             self._due_s, self._told = NEVER, None
         elif now_s >= self._due_s:
             self.capture(state.alive, final=False)
+
+    def limits_s(self) -> Mapping[int, float]:
+        """Return how long each rank that has a limit may make no progress, seconds."""
+        return self._vigil.limits_s() if self._vigil else {}
+
+    def steps_s(self) -> dict[int, float]:
+        """Return the usual step time of each rank that has one, seconds."""
+        pulses = self._vigil.watch.pulses.items() if self._vigil else ()
+        return {rank: pulse.usual_s for rank, pulse in pulses if pulse.usual_s}
 
     def rest(self, now_s: float) -> None:
         """Have every limit start again: nobody has looked for a while."""
@@ -199,14 +208,13 @@ class Hangs:
             self._out = -1
         self._working = False
 
-    def _compare(self, vigil: Vigil, now_s: float) -> None:
+    def _compare(self, now_s: float) -> None:
         """Tell of ranks that have been slower than their peers for some time."""
         from dsup.core import stragglers
 
         self._compare_s = now_s + COMPARE_S
-        pulses = vigil.watch.pulses.items()
-        steps_s = {rank: pulse.usual_s for rank, pulse in pulses if pulse.usual_s}
-        self._lags, found = stragglers.observe(self._lags, steps_s, now_s, {})
+        step_times = self.steps_s()
+        self._lags, found = stragglers.observe(self._lags, step_times, now_s, {})
         number = self._attempt
         for one in found:
             fields = number, one.rank, one.times, one.why

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dsup.core.job import Job
     from dsup.core.state import State
     from dsup.core.verdict import Verdict
-    from dsup.devices import Devices, Helpers
+    from dsup.devices import Devices, Found, Helpers
     from dsup.edges.heartbeats import Page
     from dsup.edges.loop import Loop
     from dsup.judging import Case
@@ -123,6 +123,11 @@ class Inquiry:
     def helpers(self) -> set[int]:
         """Pids of processes of dsup's own that serve it, beside aides."""
         return self._devices.pids if self._devices else set()
+
+    @property
+    def found(self) -> Found | None:
+        """What is known of the devices; None while nobody was asked."""
+        return self._devices.found if self._devices else None
 
     def started(self, environments: Iterable[Mapping[str, str]]) -> None:
         """Begin to look: every rank runs now.

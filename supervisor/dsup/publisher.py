@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dsup.core.job import Job
 from dsup.core.output import Tone
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from dsup.core.verdict import Verdict
     from dsup.report.console import View
 
+KEPT_MAX: Final = 10
+"""So many verdicts are kept for whoever asks how the run stands."""
+
 
 class Desk(Protocol):
     """What a publisher needs of the recorder."""
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         """Print a line of dsup's own."""
+
+    def enter(self, line: str, fields: str, tone: Tone) -> None:
+        """Put a line with fields into systemd's journal."""
 
     def show(self, block: Iterable[tuple[str, Tone]]) -> None:
         """Print lines that stand for themselves."""
@@ -40,6 +46,10 @@ class Publisher:
         job: what was asked for.
         desk: prints and writes.
         situation: returns the state, and what lines need beside it.
+
+    Attributes:
+        verdicts: the last ones, by attempt.
+        ended: exit code of the run and whose it is; None while it goes on.
     """
 
     def __init__(
@@ -49,7 +59,8 @@ class Publisher:
         self._desk = desk
         self._situation = situation
         self._last: Verdict | None = None
-        self._exit: tuple[int, str] | None = None
+        self.verdicts: dict[int, Verdict] = {}
+        self.ended: tuple[int, str] | None = None
 
     def ask_tails(self, attempt: int) -> bool:
         """Ask for the ranks' last words; return False if nobody can answer."""
@@ -58,12 +69,17 @@ class Publisher:
     def publish(self, verdict: Verdict) -> None:
         """Show and keep a verdict; a later one of the same attempt amends it."""
         before, self._last = self._last, verdict
+        self.verdicts[verdict.attempt] = verdict
+        if len(self.verdicts) > KEPT_MAX:
+            del self.verdicts[min(self.verdicts)]
         self._keep(verdict)
         if before is None or before.attempt != verdict.attempt:
             self._show(verdict)
             return
+        from dsup.report.journal_entry import amendment
         from dsup.report.panel import amended
 
+        self._desk.enter(*amendment(before, verdict))
         self._desk.say(amended(before, verdict), "failure")
 
     def keep_samples(self, attempt: int, lines: list[bytes]) -> None:
@@ -105,12 +121,13 @@ class Publisher:
             code: exit code of the run.
             origin: ``rank`` or ``dsup``: whose code that is.
         """
-        self._exit = (code, origin)
+        self.ended = (code, origin)
         if self._last is not None and self._last.attempt == attempt:
             self._keep(self._last)
 
     def _show(self, verdict: Verdict) -> None:
         from dsup.report import panel
+        from dsup.report.journal_entry import entry
         from dsup.report.outlook import after_verdict, outlook
 
         state, view = self._situation()
@@ -118,6 +135,7 @@ class Publisher:
         located = bool(job.checkpoint_dir or job.checkpoint_glob)
         known = after_verdict(state, verdict)
         following = outlook(known, _offset_s(), located=located)
+        self._desk.enter(*entry(verdict, following))
         if job.voice.json:
             self._desk.say(panel.one_line(verdict, following), "failure")
             return
@@ -137,7 +155,7 @@ class Publisher:
         from dsup.report import verdict_file
 
         data = verdict_file.encode(
-            verdict, node=os.uname().nodename, offset_s=_offset_s(), ended=self._exit
+            verdict, node=os.uname().nodename, offset_s=_offset_s(), ended=self.ended
         )
         self._save(verdict.attempt, contract.VERDICT_FILE, data)
 

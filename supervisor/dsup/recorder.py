@@ -42,16 +42,19 @@ class Recorder:
 
     Attributes:
         ended: the scribe has written everything and is gone.
+        will: what the guard does if the agent is killed.
+        control: where the control socket is; empty while there is none.
         on_directories: called with an attempt and an error, or None.
         on_tails: called with an attempt and a memory file that it closes.
     """
 
     def __init__(self, job: Job, will: Will, loop: Loop) -> None:
         self.ended = False
+        self.control = ""
         self.on_directories: Callable[[int, str | None], None] = lambda *_: None
         self.on_tails: Callable[[int, int], None] = lambda _, fd: os.close(fd)
         self._job = job
-        self._will = will
+        self.will = will
         self._loop = loop
         self._scribe: Scribe | None = None
         self._written = 0
@@ -64,6 +67,11 @@ class Recorder:
         """The scribe's pid, while there is one."""
         pid = self._scribe.pid if self._scribe else None
         return set() if pid is None else {pid}
+
+    @property
+    def rate(self) -> float | None:
+        """Steps a second, over the last ten; None while that is not known."""
+        return self._status.rate
 
     def start(self, attempt: int, ranks: Iterable[Rank]) -> None:
         """Have the output of an attempt's ranks read, by a new scribe if need be."""
@@ -103,6 +111,11 @@ class Recorder:
     def show(self, block: Iterable[tuple[str, Tone]]) -> None:
         """Print lines that stand for themselves, each with how grave it is."""
         self._unsaid += [(printable(line), tone) for line, tone in block]
+
+    def enter(self, line: str, fields: str, tone: Tone) -> None:
+        """Put a line with fields into systemd's journal, if the console leads there."""
+        if self._scribe and self._job.environment.get("JOURNAL_STREAM"):
+            self._scribe.enter(printable(line), fields, tone)
 
     def warn(self, text: str) -> None:
         """Print a line of dsup's own that the quiet are to see, too."""
@@ -158,10 +171,6 @@ class Recorder:
         if self._scribe:
             self._scribe.close_streams(attempt)
 
-    def bequeath(self, tmp_dir: str) -> None:
-        """Have the guard remove a TMPDIR if the agent is killed; empty for none."""
-        self._will.tmp_dir = tmp_dir
-
     def flush(self) -> None:
         """Hand over what waits, as soon as there is a scribe."""
         if self._scribe is None:
@@ -214,7 +223,7 @@ class Recorder:
 
     def _note_pid(self) -> None:
         """Tell the guard whom to spare: the scribe outlives a killed agent."""
-        self._will.spared = next(iter(self.pids), 0)
+        self.will.spared = next(iter(self.pids), 0)
 
     def _make(self) -> Scribe:
         from dsup.edges.scribe.link import Scribe
@@ -228,19 +237,26 @@ class Recorder:
             rank_logs=self._job.rank_logs,
             file_mode=0o600 if private else 0o666,
             dir_mode=0o700 if private else 0o777,
+            journal_stream=self._job.environment.get("JOURNAL_STREAM", ""),
+            socket=self.control,
         )
         return Scribe(settings, time.monotonic)
 
     def _write_head(self, scribe: Scribe) -> None:
+        from dsup import surroundings
         from dsup.core import journal
         from dsup.report.run_file import run_file
 
+        for remark in surroundings.remarks():
+            self.warn(remark)
         scribe.journal(journal.header(self._job.spec))
         boot_id = proc.read_text("/proc/sys/kernel/random/boot_id").strip()
         clocks = time.time_ns(), time.monotonic_ns()
         fd = os.memfd_create("run.json", os.MFD_CLOEXEC)
         try:
-            os.write(fd, run_file(self._job, boot_id, *clocks))
+            apart = os.path.dirname(self.control) != self._job.run_dir
+            control = self.control if apart else ""
+            os.write(fd, run_file(self._job, boot_id, *clocks, control))
             scribe.save(contract.RUN_FILE, fd)
         except OSError:
             self.warn("cannot keep run.json, because no descriptor is left")

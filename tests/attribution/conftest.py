@@ -143,9 +143,11 @@ class Incident:
         """Let a counter of the kernel's rise."""
         return self._add(counters=Counter(name, f"/sys/{name}", 0, by, ranks))
 
-    def beat(self, rank, step):
-        """Let the heartbeat page say how far a rank came."""
-        return self._add(beats={rank: Beat(step=step, phase="train")})
+    def beat(self, rank, step, at=None):
+        """Let the heartbeat page say how far a rank came, and when."""
+        progress_s = None if at is None else START_S + at
+        beat = Beat(step=step, phase="train", progress_s=progress_s)
+        return self._add(beats={rank: beat})
 
     def hung(self, *ranks, why="limit", at=100.0, since=10.0, usual_s=0.1):
         """Let dsup confirm a hang, and end all ranks that run."""

@@ -385,6 +385,25 @@ def test_all_ranks_elsewhere(incident):
     assert story.answer == ("made_no_step", "hang", (), "guess")
 
 
+@pytest.mark.parametrize(
+    "met",
+    [
+        pytest.param(["group.py:70"] * 4, id="all at the same line"),
+        pytest.param(["group.py:70"] * 3 + ["train.py:9"], id="another one elsewhere"),
+    ],
+)
+@pytest.mark.parametrize("state", ["S", "D"])
+def test_a_rank_alone_makes_no_step_while_the_others_do(incident, met, state):
+    """Nobody waits for it: it is named, whatever moment the stacks have met."""
+    story = incident().hung(1).beat(1, 16, at=10.0)
+    for rank, line in enumerate(met):
+        story.at(rank, line, state=state if rank == 2 else "S")
+    for rank in (0, 2, 3):
+        story.beat(rank, 120, at=99.0)
+
+    assert story.answer == ("made_no_step", "hang", (1,), "likely")
+
+
 def test_a_lost_gpu_goes_before_what_hangs_because_of_it(incident):
     """No rule about hangs hides what the kernel says of a device."""
     story = waiting(incident().hung(2), 0, 1, 3).at(2, "train.py:9")

@@ -27,8 +27,8 @@ def test_the_version_names_what_a_report_needs(dsup):
 
 
 def test_the_short_help_is_short(dsup):
-    """What there is, on half a screen."""
-    assert len(dsup("--help").out.splitlines()) <= 17
+    """What there is, on one screen."""
+    assert len(dsup("--help").out.splitlines()) <= 24
 
 
 def test_the_help_of_launch_is_in_sections(dsup):

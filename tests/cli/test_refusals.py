@@ -53,6 +53,16 @@ WRONG = [
     ("launch --heartbeat udp train.py", "'udp' is not one of 'page', 'file', 'tcp'"),
     ("launch --restart-on full-moon train.py", "'full-moon' is not one of"),
     ("launch -m --no-python train", "cannot use -m with --no-python"),
+    *(
+        (f"launch --metrics {word} train.py", f"serve metrics on '{word}', because it")
+        for word in "9100 :9100 host:0 host:65536 [::1 ::1:9100 h:9100/x".split()
+    ),
+    ("launch --metrics-file /nowhere/x train.py", "there is no directory /nowhere"),
+    ("launch --metrics-file /proc train.py", "because it is a directory"),
+    ("launch --on-event nosuch train.py", "because there is no such program: nosuch"),
+    ("launch --on-event /etc/passwd train.py", "because it cannot be executed"),
+    ("launch --on-event '' train.py", "because it names no command"),
+    ("launch --on-event 'a train.py", "its words do not come to an end"),
     (
         "launch --checkpoint-dir a --checkpoint-glob b train.py",
         "cannot use --checkpoint-dir with --checkpoint-glob",

@@ -39,6 +39,7 @@ checks_counted      -        -           =           -           -           -  
 helpers_left        -        -           -           -           -           -           -         =       -        -        -         -
 group_empty         -        -           -           -           -           -           KILLING   KILLING DECIDING -        -         -
 progressed          =        =           =           =           =           =           =         =       =        =        =         -
+stepped             -        -           -           -           -           -           -         -       -        -        -         -
 hang_suspected      -        =           -           -           -           -           -         -       -        -        -         -
 hang_cleared        -        -           -           -           -           -           -         -       -        -        -         -
 hang_confirmed      -        CAPTURING   -           -           -           -           -         -       -        -        -         -
@@ -101,6 +102,8 @@ def happening(row, node):
         "last": 17,
         "signum": int(variant) if kind == "signalled" else 0,
         "sender_pid": 1,
+        "sender_uid": None,
+        "now": False,
         "gap_s": 2.0,
         "decisive": variant == "yes",
         "first_ranks": (0,),
@@ -112,6 +115,7 @@ def happening(row, node):
         "op": "all_reduce",
         "place": "",
         "times": 1.7,
+        "made_s": 1.0,
     }
     cls = KINDS[kind]
     return cls(**{name: values[name] for name in cls._fields})

@@ -59,6 +59,9 @@ SLOT_SAMPLES_DROPPED = 7
 SLOT_SEQUENCE = 8
 SLOT_DEAD = 9
 SLOT_WANTED = 10
+SLOT_SAVED_STEP = 11
+SLOT_SAVED_NS = 12
+"""When the rank's last checkpoint, of that step, was published."""
 
 FLAG_STOPS_ITSELF = 1
 """In ``SLOT_FLAGS``: this rank's loop asks at every step whether to stop."""
@@ -119,6 +122,7 @@ NOTE_MAX_BYTES = 65_536
 # Names in the run directory.
 RUN_FILE = "run.json"
 JOURNAL_FILE = "events.jsonl"
+CONTROL_SOCKET = "control.sock"
 HEARTBEATS_FILE = "heartbeats"
 STDOUT_FILE = "stdout.log"
 STDERR_FILE = "stderr.log"

@@ -184,6 +184,15 @@ def own_page() -> Page | None:
     return _writer.page
 
 
+def tell_saved(step: int) -> None:
+    """Let whoever looks know that there is a checkpoint of a step now."""
+    page, whole = own_page(), _whole(step)
+    if page is not None and whole is not None:
+        page.slot[contract.SLOT_SAVED_STEP] = whole
+        page.slot[contract.SLOT_SAVED_NS] = monotonic_ns()
+        page.exchange()
+
+
 def tell_failure(*, own: bool) -> None:
     """Let the other ranks of the node know that this one fails.
 

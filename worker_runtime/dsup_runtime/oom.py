@@ -65,10 +65,31 @@ def die(root: Path = CGROUP_ROOT) -> NoReturn:
     Raises:
         OomRefusedError: if no cgroup can be made, or the kernel does not kill.
     """
+    enter(root)
+    exhaust()
+
+
+def enter(root: Path = CGROUP_ROOT) -> None:
+    """Move this process into a memory cgroup of its own, with a small limit.
+
+    Args:
+        root: where the cgroup file systems are mounted.
+
+    Raises:
+        OomRefusedError: if that cannot be had; the process is where it was.
+    """
     group = _enter_new_group(root)
     if _own_group()[1].name != group.name:
         why = f"{group} did not take this process in"
         raise OomRefusedError(why)
+
+
+def exhaust() -> NoReturn:
+    """Allocate until the kernel kills; only after ``enter``.
+
+    Raises:
+        OomRefusedError: if the kernel does not kill.
+    """
     held = []
     for _ in range(2 * _LIMIT_BYTES // _CHUNK_BYTES):
         held.append(b"\xff" * _CHUNK_BYTES)  # noqa: PERF401  any item may be the last

@@ -12,6 +12,7 @@ from dsup.attribution import proof, whereabouts
 from dsup.attribution.hang_scene import (
     and_rest,
     at_place,
+    goes_on,
     gone,
     hung,
     named,
@@ -143,10 +144,12 @@ def slept(timeline: Timeline) -> Verdict | None:
 
     Symptom: state D for a minute without any processor time, and where in the kernel: a
     file server, a driver, a child that never comes to execute its program. Proven where
-    that alone confirmed the hang; likely where stacks or a limit did.
+    that alone confirmed the hang; likely where stacks or a limit did. A rank that went
+    on making steps was met in that state for a moment.
     """
     hang = timeline.hang
-    ranks = _in_state(timeline, frozenset(ASLEEP))
+    asleep = _in_state(timeline, frozenset(ASLEEP))
+    ranks = tuple(rank for rank in asleep if not goes_on(timeline, rank))
     if hang is None or not ranks:
         return None
     shown = shown_by(timeline)

@@ -59,8 +59,13 @@ def verdict_of(  # noqa: PLR0913 (the parts of a verdict)
 
 
 def shown_by(timeline: Timeline) -> Standstill:
-    """Return what the last stacks show of the ranks that had not ended."""
-    return _standstill(timeline, timeline.stacks)
+    """Return what the last stacks show of the ranks that had not ended.
+
+    Where the others went on while one made no step, they do not wait for it, whatever
+    place their stacks have in common.
+    """
+    found = _standstill(timeline, timeline.stacks)
+    return Standstill("apart", where=found.where) if _others_go_on(timeline) else found
 
 
 def _standstill(timeline: Timeline, stacks: tuple[Process, ...]) -> Standstill:
@@ -68,6 +73,22 @@ def _standstill(timeline: Timeline, stacks: tuple[Process, ...]) -> Standstill:
     ended = {a.rank for a in accounts(timeline) if a.own}
     alive = {p.rank: p for p in stacks if not p.helper and p.rank not in ended}
     return standstill(alive, timeline.world_size - len(ended))
+
+
+def goes_on(timeline: Timeline, rank: int) -> bool:
+    """Return whether a rank made a step in the later half of a hang."""
+    hang, beat = timeline.hang, timeline.beats.get(rank)
+    if hang is None or beat is None or beat.progress_s is None:
+        return False
+    return beat.progress_s > (hang.since_s + hang.at_s) / 2
+
+
+def _others_go_on(timeline: Timeline) -> bool:
+    """Return whether some ranks hang, and all the others go on."""
+    hung_ranks = set(timeline.hang.ranks) if timeline.hang is not None else set()
+    rest = set(range(timeline.world_size)) - hung_ranks
+    some = bool(hung_ranks) and bool(rest)
+    return some and all(goes_on(timeline, rank) for rank in rest)
 
 
 def same_twice(timeline: Timeline, now: Standstill) -> bool:

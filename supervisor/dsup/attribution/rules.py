@@ -41,6 +41,7 @@ from dsup.attribution import (
     host,
     memory,
     network,
+    own_cgroup,
     signals,
     stalls,
     victims,
@@ -131,6 +132,7 @@ RULES: Final[tuple[Rule, ...]] = (
     # Strong accounts: the kernel's word, the wait status, the rank's own word.
     memory.kernel_killed_rank,
     memory.kernel_killed_helper,
+    own_cgroup.own_cgroup_says_oom,
     memory.kernel_killed_unseen_pid,
     memory.counters_say_oom,
     memory.killed_from_outside,

@@ -64,6 +64,10 @@ def build(call: Call, *, dry: bool) -> Job:
     options, environment = call.options, call.environment
     _check(options)
     torchrun.check(options, environment)
+    if options["metrics"] or options["metrics_file"] or options["on_event"]:
+        from dsup.cli import onlookers
+
+        onlookers.check(options, environment)
     program = _program_name(options["script"])
     run_id = _run_id(program)
     log_dir = options["log_dir"]
@@ -103,7 +107,7 @@ def build(call: Call, *, dry: bool) -> Job:
         metrics=options["metrics"],
         metrics_file=_absolute(options["metrics_file"]),
         on_event=options["on_event"],
-        rank_cgroups=options["rank_cgroups"] == "auto",
+        rank_cgroups=options["rank_cgroups"],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dsup.cli.answer import Diagnosis
     from dsup.cli.bundle_files import Logs
     from dsup.cli.shown import Wish
+    from dsup.core.output import Tone
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -121,7 +122,7 @@ def _diagnose(
         return
     from dsup.cli.shown import Wish
 
-    wish = Wish(options["everything"], options["why"], _speaks_unicode())
+    wish = Wish(options["everything"], options["why"], speaks_unicode_here())
     _print(found, [*remarks, *made], wish)
 
 
@@ -147,18 +148,24 @@ def _json(found: Sequence[Diagnosis], remarks: Sequence[str]) -> str:
 
 def _print(found: Sequence[Diagnosis], remarks: Sequence[str], wish: Wish) -> None:
     from dsup.cli.shown import shown
+
+    lines = painted(shown(found, remarks, wish))
+    click.echo("\n".join(lines), color=True)  # they have none where none are wanted
+
+
+def painted(rows: Iterable[tuple[str, Tone]]) -> Iterator[str]:
+    """Yield lines in the colour of their tone, where the output shows colours."""
     from dsup.core.appearance import appearance
     from dsup.edges.scribe.console import OFF, PALETTE
 
     colour = appearance(os.environ, terminal=sys.stdout.isatty()).colour
-    lines = []
-    for line, tone in shown(found, remarks, wish):
+    for line, tone in rows:
         loud = colour and tone != "plain"
-        lines.append(f"{PALETTE[tone].decode()}{line}{OFF.decode()}" if loud else line)
-    click.echo("\n".join(lines), color=True)  # they have none where none are wanted
+        yield f"{PALETTE[tone].decode()}{line}{OFF.decode()}" if loud else line
 
 
-def _speaks_unicode() -> bool:
+def speaks_unicode_here() -> bool:
+    """Return whether standard output shows more than ASCII."""
     from dsup.core.appearance import speaks_unicode
 
     encodes = sys.stdout.encoding.lower().replace("-", "") == "utf8"

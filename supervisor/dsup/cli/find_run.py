@@ -49,8 +49,8 @@ def find_run(asked: str, environment: Mapping[str, str]) -> str:
     """
     if "/" in asked:
         raise SpecError(
-            f"cannot diagnose {asked}, because there is no such file or directory "
-            "(without an argument dsup diagnose takes the newest run)"
+            f"cannot find {asked}, because there is no such file or directory "
+            "(without an argument the newest run is taken)"
         )
     places = list(_places(environment))
     runs = sorted((run for place in places for run in runs_in(place)), reverse=True)
@@ -66,6 +66,12 @@ def named_like(word: str, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the names of runs that have a word in them."""
     for place in _places(environment):
         yield from (run.name for run in runs_in(place) if word in run.name)
+
+
+def all_runs(environment: Mapping[str, str]) -> list[Run]:
+    """Return every run where dsup launch keeps runs, the newest first."""
+    places = _places(environment)
+    return sorted((run for place in places for run in runs_in(place)), reverse=True)
 
 
 def runs_in(parent: str) -> Iterator[Run]:
@@ -89,7 +95,7 @@ def _by_name(asked: str, runs: list[Run], where: str) -> Run:
     found = exact[:1] or named or [r for r in runs[:_IDS_MAX] if _id(r) == asked][:1]
     if not found and os.path.splitext(asked)[1]:
         raise SpecError(
-            f"cannot diagnose {asked}, because there is no such file here, and no run "
+            f"cannot find {asked}, because there is no such file here, and no run "
             f"in {where} has that in its name"
         )
     if not found:

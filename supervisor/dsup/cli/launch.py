@@ -65,6 +65,10 @@ def _launch(context: click.Context, /, **options: Any) -> int:  # noqa: ANN401 (
     guardian = context.obj
     if not isinstance(guardian, Guardian):
         raise click.UsageError("launch must run under its guard", context)
+    if options["preflight"]:
+        from dsup.cli.preflight import checked
+
+        job = checked(job, guardian.pidfd)
     from dsup.agent import run
 
     return run(job, guardian)

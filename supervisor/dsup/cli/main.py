@@ -10,10 +10,16 @@ import click
 
 from dsup.cli.completion import completion
 from dsup.cli.diagnose import diagnose
+from dsup.cli.doctor import doctor
+from dsup.cli.drill import drill
 from dsup.cli.explain_word import explain
 from dsup.cli.kernel_log import kernel_log
 from dsup.cli.launch import launch
+from dsup.cli.logs import logs
+from dsup.cli.runs import runs
 from dsup.cli.stacks import stacks
+from dsup.cli.status import status
+from dsup.cli.stop import stop
 from dsup.core.errors import DsupError
 from dsup.core.exits import BUG, OK, WRONG_CALL, stop_code
 from dsup.core.printable import printable
@@ -56,7 +62,13 @@ def cli() -> None:
 
 cli.add_command(launch)
 cli.add_command(diagnose)
+cli.add_command(status)
+cli.add_command(stop)
+cli.add_command(runs)
+cli.add_command(logs)
 cli.add_command(stacks)
+cli.add_command(doctor)
+cli.add_command(drill)
 cli.add_command(explain)
 cli.add_command(kernel_log)
 cli.add_command(completion)

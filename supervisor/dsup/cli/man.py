@@ -24,10 +24,26 @@ _EXIT_STATUS: Final[Mapping[str, str]] = {
         "0 when there was something to say, also of a run that went well; 1 when what "
         "was named cannot be read; 2 when there is no such run or file."
     ),
+    "dsup-doctor": (
+        "0 when the node is fit, warnings or not; 193 when it is bad; 2 when only the "
+        "job's own settings are, or for a wrong call."
+    ),
+    "dsup-drill": (
+        "0 when no scenario failed, skipped ones or not; 1 when one did; 2 when there "
+        "is no such scenario."
+    ),
     "dsup-explain": "0 when the word has a meaning; 2 when dsup has no such word.",
     "dsup-kernel-log": (
         "0 when the log was read, whether or not it tells of faults; 1 when it cannot "
         "be read; 2 when no log or two were named."
+    ),
+    "dsup-logs": (
+        "0 when all was shown; 1 when a log cannot be read; 2 when there is no such "
+        "run, attempt or rank, or it keeps no logs; 141 when nobody reads on."
+    ),
+    "dsup-status": (
+        "0 when the run was shown, however it stands; 1 when its agent does not answer "
+        "or its directory cannot be read; 2 when there is no such run."
     ),
     "dsup-completion": "0 when the code was printed; 2 when the shell is not known.",
 }

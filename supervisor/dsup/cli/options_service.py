@@ -43,10 +43,10 @@ SERVICE: Final = Section(
         option(
             "--rank-cgroups",
             "DSUP_RANK_CGROUPS",
-            type=click.Choice(["auto", "off"]),
+            type=click.Choice(["auto", "on", "off"]),
             default="auto",
             help="auto: a cgroup of its own for each rank, where dsup was given a "
-            "cgroup to divide (systemd: Delegate=yes).",
+            "cgroup to divide (systemd: Delegate=yes); on: you say that it was.",
         ),
     ),
 )

@@ -18,6 +18,8 @@ JOURNAL_MAX_BYTES: Final = 32 * 1024 * 1024
 
 _RUN_FILE_MAX_BYTES: Final = 4 * 1024 * 1024
 _ATTEMPTS_MAX: Final = 1000
+_TAIL_BYTES: Final = 4096
+_EXIT: Final = b'"command":"exit"'
 
 
 class UnreadableRunError(DsupError):
@@ -72,6 +74,23 @@ def read_run(path: str) -> RunFiles:
         ) from None
     verdicts, odd = read_verdicts(path)
     return RunFiles(path, run_file(path), lines, written_s, verdicts, odd, alive)
+
+
+def is_over(path: str) -> bool:
+    """Return whether a run has ended, or its directory has gone.
+
+    Where no lock can tell, its journal does: a run whose agent was killed goes on then.
+    """
+    try:
+        with Opened(path, contract.JOURNAL_FILE) as fd:
+            alive = _is_claimed(fd)
+            if alive is None:
+                size = os.fstat(fd).st_size
+                tail = os.pread(fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+                return _EXIT in tail
+    except OSError:
+        return True
+    return not alive
 
 
 def run_file(path: str) -> dict[str, object]:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
+from dsup.core.step_events import Progressed as Progressed  # noqa: PLC0414 (as here)
+from dsup.core.step_events import Stepped as Stepped  # noqa: PLC0414 (as here)
+
 StopKind: TypeAlias = Literal["user", "limit", "preempt", "peer", "error"]
 """A word of ``contract.STOP_KINDS``, but for ``none``."""
 
@@ -123,11 +126,7 @@ class StopWanted(NamedTuple):
 
 
 class ChecksCounted(NamedTuple):
-    """Every check that missed the frozen page has been counted, on every node.
-
-    Attributes:
-        last: number of the last check that any rank has come to.
-    """
+    """Every check that missed the frozen page was counted; ``last`` is the highest."""
 
     kind: Literal["checks_counted"]
     at_s: float
@@ -156,15 +155,6 @@ class GroupEmpty(NamedTuple):
     kind: Literal["group_empty"]
     at_s: float
     attempt: int
-
-
-class Progressed(NamedTuple):
-    """The ranks finished a step that no earlier attempt of the run had reached."""
-
-    kind: Literal["progressed"]
-    at_s: float
-    attempt: int
-    step: int
 
 
 class HangSuspected(NamedTuple):
@@ -291,12 +281,17 @@ class PlanAgreed(NamedTuple):
 
 
 class Signalled(NamedTuple):
-    """The agent got a signal that means it: a stop, or one to pass on."""
+    """The agent got a signal that means it: a stop, or one to pass on.
+
+    ``dsup stop`` counts as a SIGINT whose ``sender_uid`` is known; ``now``: it kills.
+    """
 
     kind: Literal["signalled"]
     at_s: float
     signum: int
     sender_pid: int
+    sender_uid: int | None = None
+    now: bool = False
 
 
 class GuardLost(NamedTuple):
@@ -334,6 +329,7 @@ Event: TypeAlias = (
     | HelpersLeft
     | GroupEmpty
     | Progressed
+    | Stepped
     | HangSuspected
     | HangCleared
     | HangConfirmed

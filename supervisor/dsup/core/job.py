@@ -13,6 +13,7 @@ from dsup.core.state import Spec
 
 Level: TypeAlias = Literal["quiet", "normal", "verbose"]
 Heartbeat: TypeAlias = Literal["page", "file", "tcp"]
+RankCgroups: TypeAlias = Literal["auto", "on", "off"]
 
 # torchrun's own macro in both its spellings. A dollar before it makes it plain text,
 # and no other dollar means anything.
@@ -77,7 +78,9 @@ class Job(NamedTuple):
         metrics: HOST:PORT where metrics are served; empty for nowhere.
         metrics_file: absolute path of a file of metrics; empty for none.
         on_event: a command line, run for each event that is told; empty for none.
-        rank_cgroups: each rank gets a cgroup of its own where that may be.
+        rank_cgroups: each rank gets a cgroup of its own: where dsup was given one to
+            divide, where the user says that it was, or nowhere.
+        preflight: check, state, text and fix of what was found of the node before.
     """
 
     spec: Spec
@@ -108,7 +111,8 @@ class Job(NamedTuple):
     metrics: str = ""
     metrics_file: str = ""
     on_event: str = ""
-    rank_cgroups: bool = True
+    rank_cgroups: RankCgroups = "auto"
+    preflight: tuple[tuple[str, str, str, str], ...] = ()
 
 
 def command(job: Job, local_rank: int, resume_from: str) -> tuple[str, ...]:

@@ -122,6 +122,8 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912, P
             return _on_group_empty(state, event)
         case ev.Progressed():
             return outcome.after_step(state, event.step), ()
+        case ev.Stepped():
+            return state, ()
         case ev.HangSuspected() | ev.HangCleared() | ev.HangConfirmed():
             return hanging.on_finding(state, event)
         case ev.Captured() | ev.Straggles():
@@ -274,7 +276,8 @@ def _on_signalled(state: State, event: ev.Signalled) -> Decision:
             return state, ()
         ranks = tuple(sorted(state.alive))
         return state, (cmd.PassOn("pass_on", state.attempt, ranks, event.signum),)
-    return stopping.on_signal(state, event)
+    asked = event.sender_uid is not None
+    return (stopping.on_asked if asked else stopping.on_signal)(state, event)
 
 
 def _on_tick(state: State, event: ev.Tick) -> Decision:

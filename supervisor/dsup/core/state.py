@@ -59,12 +59,14 @@ class Stop(NamedTuple):
         times: how many signals, those within a second counted once; 0 for none yet.
         last_s: when the last wish that counted came, agent clock.
         cause: a key of ``exits.CAUSES``.
+        asked_by: uid and pid of who ran ``dsup stop``; None where it was no such wish.
     """
 
     signum: int
     times: int
     last_s: float
     cause: str = "preempted"
+    asked_by: tuple[int, int] | None = None
 
 
 class Parking(NamedTuple):

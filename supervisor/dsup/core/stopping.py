@@ -76,6 +76,20 @@ def on_signal(state: State, event: ev.Signalled) -> Decision:
     return _further_stop(state._replace(stop=again), event, again)
 
 
+def on_asked(state: State, event: ev.Signalled) -> Decision:
+    """Answer ``dsup stop``: asked twice it is no impatience, ``--now`` is."""
+    by = (event.sender_uid or 0, event.sender_pid)
+    first = Stop(event.signum, 1, event.at_s, stop_cause(event.signum), by)
+    if event.now:
+        before = state.stop
+        more = before and before._replace(times=before.times + 1, last_s=event.at_s)
+        return _kill_now(state._replace(stop=more or first), event.at_s)
+    if state.stop is not None:
+        return state, ()
+    wish = Parking("preempt", NOBODY, "dsup stop")
+    return _first_stop(state._replace(stop=first), event.at_s, wish)
+
+
 def on_limit(state: State, at_s: float) -> Decision:
     """Stop a run whose time is up."""
     first = Stop(SIGTERM, 0, at_s, "time_limit")
@@ -151,7 +165,10 @@ def on_tick(state: State, at_s: float) -> Decision:
 
 
 def _first_stop(state: State, at_s: float, wish: Parking) -> Decision:
-    signum = state.stop.signum if state.stop else SIGTERM
+    stop = state.stop
+    # A script that knows nothing of dsup takes SIGTERM for what it is, and SIGINT for
+    # an exception in whatever it does.
+    signum = SIGTERM if stop is None or stop.asked_by else stop.signum
     match state.stage:
         case Stage.RUNNING | Stage.PARKING if state.alive:
             return _stop_ranks(state, at_s, wish, signum)
@@ -167,6 +184,16 @@ def _first_stop(state: State, at_s: float, wish: Parking) -> Decision:
             return enter.over(state)
         case _:
             assert_never(state.stage)
+
+
+def _kill_now(state: State, at_s: float) -> Decision:
+    match state.stage:
+        case Stage.KILLING | Stage.OVER:
+            return state, ()
+        case Stage.DECIDING:
+            return enter.over(state)
+        case _:
+            return enter.kill(state, at_s)
 
 
 def _further_stop(state: State, event: ev.Signalled, stop: Stop) -> Decision:

@@ -71,7 +71,7 @@ def observe(
     after: dict[int, Lag] = {}
     found: list[Found] = []
     for rank, step_s in sorted(steps_s.items()):
-        times = _times(rank, step_s, steps_s)
+        times = times_of(rank, step_s, steps_s)
         lag = _looked_at(lags.get(rank, Lag()), times, now_s)
         if (lag.since_s is not None) is not lag.named and _may_say(lag, times, now_s):
             lag = lag._replace(said_s=now_s, named=not lag.named)
@@ -81,8 +81,14 @@ def observe(
     return after, tuple(found)
 
 
-def _times(rank: int, step_s: float, steps_s: Mapping[int, float]) -> float:
-    """Return a step time over the median of the others'; 1 where that says nothing."""
+def times_of(rank: int, step_s: float, steps_s: Mapping[int, float]) -> float:
+    """Return a step time over the median of the others'; 1 where that says nothing.
+
+    Args:
+        rank: whose it is.
+        step_s: the step time, seconds.
+        steps_s: that of each rank, seconds.
+    """
     others = [other_s for other, other_s in steps_s.items() if other != rank]
     usual_s = median_high(others) if others else 0.0
     return step_s / usual_s if usual_s > 0 else 1.0

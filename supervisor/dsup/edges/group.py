@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from dsup.core.errors import SpawnError, SpecError
 from dsup.core.exits import CANNOT_EXECUTE, NOT_FOUND
-from dsup.linux import proc, tree
+from dsup.linux import heritage, memory_file, proc, tree
 from dsup_runtime import contract
 
 PAGE_FD: Final = 3
@@ -28,8 +28,6 @@ STACKS_FD: Final = 5
 
 _PIPE_BYTES: Final = 262_144
 _F_SETPIPE_SZ: Final = 1031
-_F_ADD_SEALS: Final = 1033
-_SEAL_SEAL_SHRINK_GROW: Final = 0x1 | 0x2 | 0x4
 _NAMES_MAX: Final = 8
 _STDERR: Final = 2
 _HIGH_FD: Final = 64
@@ -83,9 +81,14 @@ class Start(NamedTuple):
 
 
 class WorkerGroup:
-    """The ranks of one attempt, from the first spawn to the proof that all are gone."""
+    """The ranks of one attempt, from the first spawn to the proof that all are gone.
 
-    def __init__(self) -> None:
+    Args:
+        oom_score: oom_score_adj of the ranks; empty for what is usual.
+    """
+
+    def __init__(self, oom_score: str = "") -> None:
+        self._oom_score = oom_score
         self._running: dict[int, Rank] = {}
 
     @property
@@ -107,10 +110,11 @@ class WorkerGroup:
             SpawnError: if a rank cannot be started; those before it run.
             BlockingIOError: if no process can be made.
         """
-        for number, start in enumerate(starts):
-            rank = (_start_here if inherit else _start)(number, start, page_fd)
-            self._running[number] = rank
-            yield rank
+        with heritage.of_ranks(self._oom_score):
+            for number, start in enumerate(starts):
+                rank = (_start_here if inherit else _start)(number, start, page_fd)
+                self._running[number] = rank
+                yield rank
 
     def signal(self, ranks: Iterable[int], signum: int) -> None:
         """Send a signal to ranks that still run; a stopped one is woken for SIGTERM."""
@@ -267,22 +271,13 @@ def _given(fd: int, at: int) -> list[tuple[int, int, int]]:
 def _stacks_file(start: Start) -> int:
     """Return a memory file for a rank's stacks; -1 where it is told of none.
 
-    It has its full size from the start and keeps it: a rank can neither fill memory
-    through it nor cut it short. Both ends share one position: what the agent sets it
-    to, the rank writes from.
+    Both ends share one position: what the agent sets it to, the rank writes from.
     """
     if contract.STACKS not in start.environment:
         return -1
-    try:
-        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-        low = os.memfd_create(contract.STACKS_NAME, flags)
-        fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
-        os.close(low)
-        os.ftruncate(fd, contract.STACKS_MAX_BYTES)
-        fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_SEAL_SHRINK_GROW)
-    except OSError:  # no memory files here: others can read the stacks from outside
-        return -1
-    return fd
+    # Where there are no memory files, others can read the stacks from outside.
+    size = contract.STACKS_MAX_BYTES
+    return memory_file.sealed(contract.STACKS_NAME, size, above=_HIGH_FD)
 
 
 def _spawn_with(

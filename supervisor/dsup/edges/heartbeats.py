@@ -93,6 +93,18 @@ class Page:
         steps = [step for step in reported if 0 <= step < _STEP_MAX]
         return min(steps, default=None)
 
+    def finished(self) -> tuple[int, float] | None:
+        """Return the step that every reporting rank has finished, and when it was.
+
+        The time is the agent's clock, seconds, in the ranks' own words: 0 for never.
+        """
+        steps, times = self.steps(), self._column(contract.SLOT_PROGRESS_NS)
+        if not steps:
+            return None
+        least = min(steps.values())
+        made_ns = max(times[slot] for slot, step in steps.items() if step == least)
+        return least, made_ns * 1e-9
+
     def steps(self) -> dict[int, int]:
         """Return the last step of each slot that tells its steps."""
         reported = enumerate(self._column(contract.SLOT_STEP))

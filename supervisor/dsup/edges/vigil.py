@@ -14,6 +14,7 @@ nothing has changed and no limit has come, nothing can have become news.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -21,7 +22,7 @@ from typing import Final
 from dsup.core import liveness, strain
 from dsup.core.limits import Limits
 from dsup.core.liveness import Absence, Finding, Watch
-from dsup.core.pulse import Look
+from dsup.core.pulse import Look, limit_of
 from dsup.linux.gauge import Gauge
 from dsup_runtime import contract
 
@@ -92,6 +93,20 @@ class Vigil:
         if self._turn <= EARLY_LOOKS or self._turn % GAUGE_LOOKS == 0:
             self._weigh(now_s)
         return found
+
+    def limits_s(self) -> dict[int, float]:
+        """Return how long each rank may go on without progress, seconds.
+
+        It is what is in force now, with what overload adds; ranks without a limit are
+        left out.
+        """
+        watch = self.watch
+        limits = {r: limit_of(pulse, watch.limits) for r, pulse in watch.pulses.items()}
+        return {
+            rank: limit_s * self._strain.factor
+            for rank, limit_s in limits.items()
+            if limit_s is not None and math.isfinite(limit_s)
+        }
 
     def rest(self, now_s: float) -> None:
         """Have every limit start again: nobody has looked for a while."""

@@ -16,6 +16,7 @@ from dsup.core.errors import JournalError
 from dsup.core.exits import SIGTERM, is_decisive, signal_name, stop_code
 from dsup.core.state import Hang
 from dsup.report.sentences import clock
+from dsup.report.stops import asker
 
 State: TypeAlias = Literal["running", "finished", "failed", "stopped", "gone"]
 """``gone`` is a run whose agent or guard was killed."""
@@ -280,8 +281,9 @@ class _Reader:
         """Note what may have stopped the run; its exit code tells whether it has."""
         match event:
             case ev.Signalled():
-                code = stop_code(event.signum)
-                self.stops.append((code, signal_name(event.signum)))
+                asked = event.sender_uid is not None
+                who = asker(event) if asked else signal_name(event.signum)
+                self.stops.append((stop_code(event.signum), who))
             case ev.StopWanted() if event.stop in {"preempt", "limit"}:
                 why = event.reason or event.stop
                 self.stops.append((stop_code(SIGTERM), f"rank {event.rank} ({why})"))
@@ -299,8 +301,11 @@ class _Reader:
 
 
 def _end(life: Life, event: ev.RankExited) -> None:
-    """Take an end in; a rank that was dying before dsup's signal ended by itself."""
-    dying = any(event.rank in end.dying for end in life.ends)
+    """Take an end in; a rank that was dying before dsup's signal ended by itself.
+
+    So it was if one that ended by itself was seen to end beside it.
+    """
+    dying = any(event.rank in end.dying for end in life.own)
     if event.rank not in life.asked or dying:
         life.own.append(event)
     life.ends.append(event)

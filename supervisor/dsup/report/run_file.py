@@ -13,7 +13,9 @@ from dsup.report.secret_names import MASK, is_secret, may_hold_secret
 _ARGUMENTS: Final = "args"
 
 
-def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
+def run_file(
+    job: Job, boot_id: str, wall_ns: int, monotonic_ns: int, control: str = ""
+) -> bytes:
     """Return the content of run.json.
 
     Args:
@@ -21,6 +23,7 @@ def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
         boot_id: the kernel's name for the time since the node was booted.
         wall_ns: CLOCK_REALTIME, nanoseconds, paired with
         monotonic_ns: CLOCK_MONOTONIC, nanoseconds.
+        control: where the control socket is; empty for the run directory.
     """
     environment = {
         name: MASK if is_secret(name) else _text(value)
@@ -42,6 +45,13 @@ def run_file(job: Job, boot_id: str, wall_ns: int, monotonic_ns: int) -> bytes:
         "boot_id": boot_id,
         "clocks": {"realtime_ns": wall_ns, "monotonic_ns": monotonic_ns},
     }
+    if control:
+        fields["control"] = control
+    if job.preflight:
+        names = ("check", "state", "text", "fix")
+        fields["preflight"] = [
+            dict(zip(names, map(_text, row), strict=True)) for row in job.preflight
+        ]
     return json.dumps(fields, indent=1).encode(errors="surrogateescape") + b"\n"
 
 

@@ -49,9 +49,14 @@ def pause(state: State, now_s: float) -> str:
 
 
 class StatusText:
-    """What the line says next, from what has been so far."""
+    """What the line says next, from what has been so far.
+
+    Attributes:
+        rate: steps a second; None while that is not known.
+    """
 
     def __init__(self) -> None:
+        self.rate: float | None = None
         self._said = ""
         self._next_s = -NEVER
         self._attempt = 0
@@ -68,8 +73,8 @@ class StatusText:
         if now_s < self._next_s:
             return None
         self._next_s = now_s + EVERY_S
-        rate = self._rate(state.attempt, step, now_s)
-        said = pause(state, now_s) or text(state, step, rate)
+        self.rate = self._rate(state.attempt, step, now_s)
+        said = pause(state, now_s) or text(state, step, self.rate)
         if said == self._said:
             return None
         self._said = said

@@ -19,6 +19,8 @@ def line(
 ) -> str:
     """Return what is to be said about a wish to stop."""
     match event:
+        case ev.Signalled() if event.sender_uid is not None:
+            return _asked(event, after)
         case ev.Signalled():
             return _signalled(before, event, after)
         case ev.StopWanted():
@@ -59,6 +61,8 @@ def by_whom(state: State) -> str:
     who = signal_name(stop.signum)
     if stop.cause == "time_limit":
         who = "its time limit"
+    elif stop.asked_by is not None:
+        who = "dsup stop (uid {}, pid {})".format(*stop.asked_by)
     elif stop.times == 0 and wish is not None and wish.rank != NOBODY:
         who = f"rank {wish.rank} ({wish.reason or wish.kind})"
     return f"stopped by {who}, exit code {stop_code(stop.signum)}"
@@ -80,6 +84,20 @@ def _signalled(before: State, event: ev.Signalled, after: State) -> str:
     return f"{name} again: SIGKILL in {left_s:.0f} s"
 
 
+def _asked(event: ev.Signalled, after: State) -> str:
+    who = f"stop asked by {asker(event)}"
+    if after.stage is Stage.KILLING:
+        return f"{who}: killing what is left"
+    if after.stage is Stage.TERMINATING and after.alive:
+        return f"{who}: SIGTERM to {ranks(after.alive)}, {_kill(after)}"
+    return f"{who}: {_stopping(after)}"
+
+
+def asker(event: ev.Signalled) -> str:
+    """Return who asked for a stop; only of one that was asked for."""
+    return f"dsup stop (uid {event.sender_uid}, pid {event.sender_pid})"
+
+
 def _stopping(state: State) -> str:
     if state.stage is not Stage.PARKING:
         return "stopping"
@@ -90,6 +108,7 @@ def _stopping(state: State) -> str:
 
 
 def _kill(state: State) -> str:
-    by_hand = state.stop is not None and state.stop.signum == SIGINT
-    again = " or at the next Ctrl-C" if by_hand else ""
+    stop, again = state.stop, ""
+    if stop is not None and stop.signum == SIGINT:
+        again = " or by dsup stop --now" if stop.asked_by else " or at the next Ctrl-C"
     return f"SIGKILL after {state.spec.grace_s:g} s{again}"

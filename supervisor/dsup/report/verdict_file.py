@@ -101,7 +101,7 @@ def fields(
         "first_ranks": said.first_ranks,
         "first_nodes": [node] if said.first_ranks and node else [],
         "certainty": said.certainty,
-        "at": _iso(said.at_s, offset_s),
+        "at": stamp(said.at_s, offset_s),
         "summary": said.summary,
         "rule": said.rule,
         "evidence": [_evidence(one, node, offset_s) for one in said.evidence],
@@ -236,7 +236,7 @@ def _evidence(one: Evidence, node: str, offset_s: float) -> dict[str, Any]:
         "source": one.source,
         "rank": one.rank,
         "node": node or None,
-        "at": None if one.at_s is None else _iso(one.at_s, offset_s),
+        "at": None if one.at_s is None else stamp(one.at_s, offset_s),
         "text": one.text,
         "file": one.file,
         "line": one.line,
@@ -244,25 +244,31 @@ def _evidence(one: Evidence, node: str, offset_s: float) -> dict[str, Any]:
     }
 
 
-def _iso(at_s: float, offset_s: float) -> str | None:
+def stamp(at_s: float, offset_s: float) -> str | None:
+    """Return a time as ISO 8601 in UTC; None for one that is no number.
+
+    Args:
+        at_s: on any clock, seconds.
+        offset_s: CLOCK_REALTIME minus that clock, seconds.
+    """
     if math.isnan(at_s):
         return None
     wall_s = min(max(at_s + offset_s, 0.0), _YEAR_9999_S)
-    stamp = datetime.fromtimestamp(wall_s, UTC)
-    return stamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    at = datetime.fromtimestamp(wall_s, UTC)
+    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _seconds(stamp: object) -> float | None:
+def _seconds(told: object) -> float | None:
     """Return a time as CLOCK_REALTIME in seconds; None for none.
 
     Raises:
         ValueError: it is no time with its distance from UTC.
     """
-    if stamp is None:
+    if told is None:
         return None
-    if not isinstance(stamp, str) or len(stamp) > WORD_MAX_CHARS:
+    if not isinstance(told, str) or len(told) > WORD_MAX_CHARS:
         raise ValueError("not a time")
-    at = datetime.fromisoformat(stamp)
+    at = datetime.fromisoformat(told)
     if at.tzinfo is None:
         raise ValueError("a time of an unknown place")
     return (at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()

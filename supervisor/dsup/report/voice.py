@@ -43,6 +43,8 @@ def detail(event: ev.Event) -> str:  # noqa: C901 (one case an event)
             return f"rank {event.rank} is pid {event.pid}"
         case ev.RankExited() if event.status == 0:
             return f"rank {event.rank} ended with exit code 0"
+        case ev.Stepped():
+            return f"every rank has finished step {event.step}"
         case ev.Progressed():
             return f"every rank finished step {event.step}"
         case ev.SelfStopping():

@@ -9,7 +9,7 @@ import sys
 
 from act import RANK, emit, pause
 
-from dsup_runtime import stop
+from dsup_runtime import heartbeat, stop
 
 CODES = {"user": 0, "limit": 143, "preempt": 143, "peer": 1, "error": 1}
 STEPS = 5000
@@ -33,6 +33,7 @@ def main():
     step_together = meet()
     for step in range(STEPS):
         step_together()
+        heartbeat.beat(step)
         if place == f"{RANK}@{step}":
             stop.request_stop("enough", kind=kind)
         decided = stop.should_stop(step)

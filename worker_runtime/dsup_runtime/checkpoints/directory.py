@@ -293,6 +293,7 @@ class CheckpointDir:
         if not published(self._place, flight):
             return False
         self._last = flight.step
+        heartbeat.tell_saved(flight.step)
         return True
 
 

@@ -1,0 +1,150 @@
+"""The status document of a run directory: from its agent, or from its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dsup import control_client
+from dsup.cli.asked import meant
+from dsup.cli.run_files import RunFiles, read_run, run_file
+from dsup.cli.safe_files import read_below, tail_below
+from dsup.core.errors import SpecError
+from dsup.core.ledger import balance
+from dsup.facts import samples
+from dsup.report import account, ledger, past
+from dsup.report.snapshot import Name
+from dsup_runtime import contract
+
+_PAGE_MAX_BYTES: Final = 1 << 20
+_SAMPLES_MAX_BYTES: Final = 1 << 20
+"""The last minutes are enough."""
+
+_NS: Final = 1e-9
+
+
+def run_path(word: str, environment: Mapping[str, str]) -> str:
+    """Return the directory of the run that is meant.
+
+    Args:
+        word: of the command line; empty for the newest run.
+        environment: names the places where runs are kept.
+
+    Raises:
+        SpecError: there is no such run, or more than one.
+        UnreadableRunError: it is nothing that can be read.
+    """
+    item = meant([word] if word else [], environment).items[0]
+    if item.kind != "run":
+        raise SpecError(
+            f"cannot ask {word}, because it is no run directory of dsup's (give a "
+            "run's name, or its directory)"
+        )
+    return item.path
+
+
+def status_of(path: str) -> Mapping[str, Any]:
+    """Return the status document of a run, live where its agent answers.
+
+    Raises:
+        UnreadableRunError: it holds no journal that can be read.
+        JournalError: not one line of its journal can be read.
+        NoAnswerError: its agent refuses, or does not answer.
+    """
+    try:
+        return ask(path, {"ask": "status"})
+    except control_client.NotRunningError:
+        return from_files(read_run(path))
+
+
+def ask(
+    path: str,
+    request: Mapping[str, object],
+    deadline_s: float = control_client.DEADLINE_S,
+) -> Mapping[str, Any]:
+    """Return the answer of a run's agent.
+
+    Args:
+        path: the run directory.
+        request: such as ``{"ask": "status"}``.
+        deadline_s: how long it may take, seconds.
+
+    Raises:
+        NotRunningError: nobody listens.
+        NoAnswerError: it refuses, or does not answer.
+    """
+    socket = control_client.socket_of(path, run_file(path))
+    return control_client.ask(socket, request, deadline_s)
+
+
+def from_files(files: RunFiles) -> dict[str, Any]:
+    """Return the status document of a run as its directory tells it.
+
+    Raises:
+        JournalError: not one line of its journal can be read.
+    """
+    told = account.account(files.lines)
+    began_s, offset_s = _clocks(files.known)
+    kept = files.verdicts
+    return past.document(
+        past.Past(
+            name=_name(files),
+            told=told,
+            lines=files.lines,
+            alive=files.alive,
+            began_s=began_s,
+            offset_s=offset_s,
+            written_s=files.written_s,
+            verdicts=[kept[number].verdict for number in sorted(kept)],
+            page=_page(files.path, told.attempt),
+            samples=_samples(files.path, told.attempt),
+        ),
+        _ledger(files, offset_s),
+    )
+
+
+def _ledger(files: RunFiles, offset_s: float | None) -> Mapping[str, Any] | None:
+    """Return where the time went; of a run that goes on, until its last word."""
+    now_s = None
+    if files.alive and offset_s is not None:
+        now_s = files.written_s - offset_s
+    found = balance(ledger.of_journal(files.lines), now_s)
+    return found and ledger.document(found)
+
+
+def _name(files: RunFiles) -> Name:
+    """Return which run it is; its directory's name tells the program and the node."""
+    run, known = os.path.basename(files.path), files.known
+    words, _, host = run.rpartition("_")
+    run_id, node = known.get("run_id"), known.get("host")
+    return Name(
+        run=run,
+        run_id=run_id if isinstance(run_id, str) else words,
+        run_dir=files.path,
+        node=node if isinstance(node, str) else host,
+        program=words.partition("-")[2].rpartition("-")[0] or words,
+    )
+
+
+def _clocks(known: Mapping[str, object]) -> tuple[float | None, float | None]:
+    """Return when a run began on its agent's clock, and how far that was behind."""
+    match known.get("clocks"):
+        case {"realtime_ns": int(wall_ns), "monotonic_ns": int(monotonic_ns)}:
+            return monotonic_ns * _NS, (wall_ns - monotonic_ns) * _NS
+        case _:
+            return None, None
+
+
+def _samples(path: str, attempt: int) -> tuple[samples.Sample, ...]:
+    name = f"{contract.attempt_dir('', attempt)}/{contract.SAMPLES_FILE}"
+    last = tail_below(path, name, _SAMPLES_MAX_BYTES)
+    return samples.decode_all(last.split(b"\n"))
+
+
+def _page(path: str, attempt: int) -> bytes:
+    name = f"{contract.attempt_dir('', attempt)}/{contract.HEARTBEATS_FILE}"
+    try:
+        return read_below(path, name, _PAGE_MAX_BYTES)
+    except OSError:
+        return b""
