@@ -41,6 +41,28 @@ def test_a_time_limit_is_told_from_a_failure(job, limit_s, tick_s, said):
     assert failed(told, ()) == ([] if "time limit" in said else [0])
 
 
+@pytest.mark.parametrize(
+    ("signalled", "own"),
+    [
+        pytest.param(True, [], id="dsup killed all"),
+        pytest.param(False, [0, 1], id="rank 1 was already dying beside rank 0"),
+    ],
+)
+def test_who_was_dying_of_dsups_own_signal_did_not_end_by_itself(job, signalled, own):
+    """That a rank is seen to end beside another says nothing after dsup's signal."""
+    items: list[ev.Event | cmd.Command] = [
+        ev.RankStarted("rank_started", 1.0, 0, 0, 7),
+        ev.RankStarted("rank_started", 1.0, 0, 1, 8),
+        ev.RankExited("rank_exited", 2.0, 0.0, 0, 0, -9, (1,)),
+        ev.RankExited("rank_exited", 2.1, 0.0, 0, 1, -9, ()),
+    ]
+    items.insert(2 if signalled else 3, cmd.KillAll("kill_all", 0))
+    lines = [journal.header(job.spec)]
+    lines += [journal.encode(n, item) for n, item in enumerate(items, 1)]
+
+    assert [end.rank for end in account(lines).lives[0].own] == own
+
+
 @pytest.mark.slow
 def test_a_journal_of_many_ticks_is_read_in_seconds(job):
     """Lines that a long run has most of are read without JSON, with what they tell."""

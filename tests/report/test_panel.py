@@ -79,8 +79,7 @@ Rank 5 was killed by the kernel: the cgroup reached its 400 GiB limit.
           s) · ended by dsup: ranks 0-3, 7
  do       find what only rank 5 keeps in memory; a higher limit only delays it
  next     restart 1 of 1 at 14:19:58 UTC, from step 12800
- more     dsup diagnose 20261130T141234Z-llm7b-a0b408_gpu-a17
-          attempt_0/5/stderr.log
+ more     dsup diagnose llm7b-a0b408 · dsup logs llm7b-a0b408 --rank 5
 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━"""
 
 ALL_ALIKE = """\
@@ -91,7 +90,7 @@ All 8 ranks raised FileNotFoundError: conf/7b.yaml, before any step.
  first    ranks 0-7 on gpu-a17, 14:19:48.0
  proof    note    FileNotFoundError: conf/7b.yaml (train.py:20)
  next     no restart, exit 1: --max-restarts 0
- more     dsup diagnose r1 · /runs/r1/attempt_2/0/stderr.log
+ more     dsup diagnose r1 · dsup logs r1 --rank 0
 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━"""
 
 LAST_WORDS = """\
@@ -106,7 +105,7 @@ Rank 2 ended with exit code 7; it told of no exception.
                   line 5
                   line 6 caf\\xe9                                [2/stderr.log:6]
  victims  ended by dsup: ranks 0-1, 3
- more     dsup diagnose r1 | /runs/r1/attempt_0/2/stderr.log
+ more     dsup diagnose r1 | dsup logs r1 --rank 2
 ================================================================================"""
 
 
@@ -140,6 +139,7 @@ ALIKE = OOM._replace(
     ended_by_dsup=(),
     advice=None,
 )
+NAMED = "20261130T141234Z-of-its-owners-own_gpu-a17"
 SHORT = SETTING._replace(run="r1", logs="/runs/r1", pids={}, steps={})
 
 
@@ -317,11 +317,11 @@ def test_victims_are_told_with_of_whom_and_how(victims, ended, said):
 @pytest.mark.parametrize(
     ("run", "logs", "said"),
     [
-        ("r1", "/runs/r1", "dsup diagnose r1 · /runs/r1/attempt_0/5/stderr.log"),
+        ("r1", "/runs/r1", "dsup diagnose r1 · dsup logs r1 --rank 5"),
         ("r1", "", "dsup diagnose r1"),
         ("", "/runs/r1", "/runs/r1/attempt_0/5/stderr.log"),
         ("a b", "", "dsup diagnose 'a b'"),
-        ("r1", "/" + "x" * 90, "dsup diagnose r1 · attempt_0/5/stderr.log"),
+        (NAMED, "/runs", f"dsup diagnose {NAMED} dsup logs {NAMED} --rank 5"),
         ("", "/" + "x" * 90, "/" + "x" * 90 + "/attempt_0/5/stderr.log"),
         ("/" + "x" * 90, "", "dsup diagnose /" + "x" * 90),
     ],
@@ -330,22 +330,22 @@ def test_victims_are_told_with_of_whom_and_how(victims, ended, said):
         "without logs",
         "asked already",
         "quoted",
-        "below the run directory",
+        "two lines",
         "wider than the panel",
         "a command wider than the panel",
     ],
 )
 def test_more_says_where_to_look(run, logs, said):
-    """The command to type, and the log of the first rank."""
+    """The commands to type; who has typed one is told where the log is."""
     assert row(OOM, "more", SETTING._replace(run=run, logs=logs)) == said
 
 
 def test_where_no_rank_is_named_the_panel_says_so():
-    """An honest answer, and the attempt's own directory to look into."""
+    """An honest answer, and the logs of all to look into."""
     nobody = OOM._replace(first_ranks=())
 
     assert row(nobody, "first", SHORT) == "no rank can be named, 14:19:48.0"
-    assert row(nobody, "more", SHORT).endswith("/runs/r1/attempt_0")
+    assert row(nobody, "more", SHORT).endswith("dsup logs r1")
 
 
 @pytest.mark.parametrize(

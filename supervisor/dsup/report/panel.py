@@ -8,6 +8,7 @@ the same without colours.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -26,6 +27,9 @@ LAST_WORDS: Final = 4
 APART: Final = " · "
 """Between two places in ``Setting.more``."""
 
+
+_SHORT_NAME: Final = re.compile(r"\d{8}T\d{6}Z-(.+-[0-9a-f]{6})_[^_]+")
+"""Of a run directory's name, what no other run has: an id of its owner's would not do."""
 
 _KEY: Final = 10
 _VALUE: Final = WIDTH - _KEY
@@ -207,26 +211,34 @@ def _core(verdict: Verdict) -> tuple[object, ...]:
 
 
 def _more(verdict: Verdict, setting: Setting, columns: Columns) -> list[str]:
-    """Return where to look: in full where that fits, else below the run directory.
+    """Return where to look: what to type, or the log for who has typed it already.
 
-    What is to be copied is never cut: a line may be wider than the panel for it.
+    A run goes by the short form of its name where the full one takes a line more. What
+    is to be copied is never cut: a line may be wider than the panel for it.
     """
     if setting.more:
         return _packed(setting.more.split(APART), columns)
-    ask = f"dsup diagnose {shlex.quote(setting.run)}" if setting.run else ""
-    ask = columns.legible(ask)
+    first = verdict.first_ranks[:1]
+    if setting.run:
+        short = _SHORT_NAME.fullmatch(setting.run)
+        runs = (setting.run, short[1]) if short else (setting.run,)
+        told = [_packed(_commands(run, first, setting), columns) for run in runs]
+        return min(told, key=len)
     if not setting.logs:
-        return [ask] if ask else []
+        return []
     log = contract.attempt_dir("", verdict.attempt)
-    if verdict.first_ranks:
-        log = contract.rank_dir("", verdict.attempt, verdict.first_ranks[0])
+    for rank in first:
+        log = contract.rank_dir("", verdict.attempt, rank)
         log += f"/{setting.log}" if setting.log else ""
-    full = columns.legible(f"{setting.logs}/{log}")
-    for place in (full, log) if ask else (full,):
-        line = f"{ask} {columns.legible('·')} {place}" if ask else place
-        if width(line) <= _VALUE:
-            return [line]
-    return [ask, full if width(full) <= _VALUE else log] if ask else [full]
+    return [columns.legible(f"{setting.logs}/{log}")]
+
+
+def _commands(run: str, first: Sequence[int], setting: Setting) -> list[str]:
+    """Return what to type, of the ranks that were first for one of them."""
+    word = shlex.quote(run)
+    rank = "".join(f" --rank {number}" for number in first)
+    logs = [f"dsup logs {word}{rank}"] if setting.logs else []
+    return [f"dsup diagnose {word}", *logs]
 
 
 def _packed(places: Sequence[str], columns: Columns) -> list[str]:
