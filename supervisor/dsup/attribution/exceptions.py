@@ -55,7 +55,7 @@ def all_alike(timeline: Timeline) -> Verdict | None:
     ranks = tuple(a.rank for a in failed)
     raised = first.told or told[0]
     evidence = (
-        *(line for one in told[:4] for line in proof.of_raised(timeline, one)),
+        *proof.of_all_raised(timeline, told),
         *proof.of_end(first),
         *proof.of_silence(timeline, ranks),
     )
@@ -108,7 +108,7 @@ def raised(timeline: Timeline) -> Verdict | None:
     first, one = chosen[0], told[0]
     ranks = tuple(a.rank for a in chosen)
     evidence = (
-        *(line for each in told for line in proof.of_raised(timeline, each)),
+        *proof.of_all_raised(timeline, told, most=len(told)),
         *(line for a in chosen for line in proof.of_end(a)),
         *_later(timeline, first),
         *_resources(timeline, one),

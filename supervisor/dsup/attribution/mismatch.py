@@ -61,7 +61,7 @@ def mismatched(timeline: Timeline) -> Verdict | None:
     clear = fewer < many
     odd = tuple(sorted(r for r, call in calls.items() if call != usual or not clear))
     evidence = (
-        *(line for one in told[:4] for line in proof.of_raised(timeline, one)),
+        *proof.of_all_raised(timeline, told),
         *proof.of_end(first),
     )
     return Verdict(

@@ -22,6 +22,7 @@ from dsup.facts.output import LastWords
 from dsup.facts.raised import Raised
 
 LAST_LINES: Final = 3
+WORDINGS_MAX: Final = 4
 LOOKED_AT_MAX: Final = 3
 HANDED_MAX: Final = 2
 FULL_PARTS: Final = 50
@@ -58,6 +59,27 @@ def of_raised(timeline: Timeline, raised: Raised) -> tuple[Evidence, ...]:
     source: Source = "stdout" if raised.source == "stdout" else "stderr"
     file = _path(timeline, raised.rank, f"{source}.log")
     return (Evidence(source, text, raised.rank, None, file),)
+
+
+def of_all_raised(
+    timeline: Timeline, raised: Iterable[Raised], most: int = WORDINGS_MAX
+) -> tuple[Evidence, ...]:
+    """Return exceptions of several ranks: each wording once, with how many have it.
+
+    Args:
+        timeline: of the attempt.
+        raised: an exception of each rank; that of the first stands for those alike.
+        most: so many wordings are returned.
+    """
+    alike: dict[tuple[Source, str], list[Evidence]] = {}
+    for one in raised:
+        for line in of_raised(timeline, one):
+            alike.setdefault((line.source, line.text), []).append(line)
+    told = list(alike.values())[:most]
+    return tuple(
+        line._replace(text=f"{line.text} ({len(rest) + 1} ranks)") if rest else line
+        for line, *rest in told
+    )
 
 
 def of_fault(fault: KernelFault, rank: int | None) -> tuple[Evidence, ...]:

@@ -97,7 +97,8 @@ def _played(scenario: Scenario, asked: Asked, place: Place) -> Result:
     except SkippedError as why:
         result = Result(scenario, None, skipped=str(why))
     except MissedError as why:
-        result = Result(scenario, None, (str(why), place.last_line()))
+        said = filter(None, (str(why), place.last_line()))
+        result = Result(scenario, None, tuple(said))
     except AbandonedError:
         asked = asked._replace(keep=False)
     finally:
