@@ -92,6 +92,7 @@ class Agent:
         self._service = Service(job.environment, (os.getpid(), os.getppid()))
         self._stops = Stops(self._attempt, self._post)
         self._hangs = Hangs(job, self._aides, self._publisher, self._post)
+        self._hangs.clues = self._inquiry
         self._leftovers = Leftovers(self._post)
         self._exit_code: int | None = None
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -137,6 +138,7 @@ class Agent:
                 self._recorder.deadline(),
                 self._inquiry.deadline(),
                 self._service.due_s,
+                self._hangs.deadline(self._state),
                 now_s + looks,
             )
         )
@@ -258,8 +260,9 @@ class Agent:
             advice = "(raise the limit of processes: ulimit -u, pids.max)"
             self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
         self._recorder.start(number, () if self._job.output.inherit else started)
-        self._inquiry.started(self._attempt.environments())
-        self._hangs.started(number, self._inquiry.file.ranks)
+        environments = tuple(self._attempt.environments())
+        self._inquiry.started(environments)
+        self._hangs.started(number, self._inquiry.file.ranks, environments)
         self._service.ready()
         priority.be_quick(self._nice)
 

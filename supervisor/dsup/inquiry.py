@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dsup.core.job import Job
     from dsup.core.state import State
     from dsup.core.verdict import Verdict
-    from dsup.devices import Devices, Helpers
+    from dsup.devices import Devices, Found, Helpers
     from dsup.edges.heartbeats import Page
     from dsup.edges.loop import Loop
     from dsup.judging import Case
@@ -147,6 +147,15 @@ class Inquiry:
         self.file.ended(event)
         if event.status and self._devices and not self.file.signalled:
             self._devices.died()
+
+    def devices(self) -> Found | None:
+        """Return what the devices have said; None where nobody has asked them yet."""
+        return self._devices.found if self._devices else None
+
+    def glance(self) -> None:
+        """Have the GPUs asked what they do at this moment."""
+        if self._devices:
+            self._devices.glance()
 
     def stop(self) -> None:
         """Let the devices go: the run is over, and the last verdict is made."""

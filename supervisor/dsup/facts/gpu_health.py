@@ -50,7 +50,7 @@ _SLOWED: Final[Mapping[str, str]] = {
     "slow_board_ns": "the board's power limit",
     "slow_reliability_ns": "a limit for reliability",
 }
-_THROTTLED: Final[Mapping[int, str]] = {
+THROTTLED: Final[Mapping[int, str]] = {
     0x08: "hardware slowdown",
     0x20: "heat (software)",
     0x40: "heat (hardware)",
@@ -227,7 +227,7 @@ def _notes(case: _Case) -> Iterator[str]:
         if slow_s >= _SLOW_S:
             yield f"slowed down for {slow_s:.0f} s by {why}"
     reasons = after.get("throttle", 0)
-    for bit, why in _THROTTLED.items():
+    for bit, why in THROTTLED.items():
         if reasons & bit:
             yield f"is slowed down now: {why}"
 

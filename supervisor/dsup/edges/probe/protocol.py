@@ -29,7 +29,8 @@ EVENT: Final = b"E"
 
 HEALTH: Final = b"health"
 REST: Final = b"rest"
-"""Requests: first what may end a job, then what may explain more."""
+LOAD: Final = b"load"
+"""Requests: what may end a job, what may explain more, what the GPUs do now."""
 
 
 class Frame(NamedTuple):
