@@ -2,7 +2,8 @@
  * A libnvidia-ml.so.1 of the tests' own: real ABI, no driver.
  *
  *   FAKE_NVML_MODE  what is wrong: healthy, ecc, remap, recovery, lost, reset, unknown,
- *                   xid, hang, hang_start, die, init (nvmlInit fails with FAKE_NVML_CODE)
+ *                   xid, hang, hang_start, die, init (nvmlInit fails with FAKE_NVML_CODE),
+ *                   spin (a kernel runs on it that moves no memory)
  *   FAKE_NVML_GPU   with which GPU (1)
  *   FAKE_NVML_WHEN  a file: all is well until it exists
  *   FAKE_NVML_GPUS  how many there are (2); FAKE_NVML_MIG=1 cuts each in two
@@ -205,6 +206,25 @@ int nvmlDeviceGetCurrPcieLinkWidth(Device *device, unsigned *width)
 int nvmlDeviceGetMaxPcieLinkWidth(Device *device, unsigned *width)
 {
     *width = 16;
+    return gate(device);
+}
+
+int nvmlDeviceGetUtilizationRates(Device *device, unsigned *percent)
+{
+    percent[0] = hits("spin", device) ? 100 : 0;
+    percent[1] = 0;
+    return gate(device);
+}
+
+int nvmlDeviceGetPowerUsage(Device *device, unsigned *milliwatts)
+{
+    *milliwatts = hits("spin", device) ? 118400 : 70000;
+    return gate(device);
+}
+
+int nvmlDeviceGetPerformanceState(Device *device, int *level)
+{
+    *level = 0;
     return gate(device);
 }
 
