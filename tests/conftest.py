@@ -8,6 +8,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "dsup",
+    # A run from time to time with thousands finds what is rare.
+    max_examples=int(os.environ.get("DSUP_TEST_EXAMPLES", "25")),
     # On a busy machine one example may take long without anything being wrong.
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
@@ -38,6 +41,36 @@ MISSING = {
     "torch": lambda: not importlib.util.find_spec("torch") and "torch is not installed",
 }
 """For each marker that names a need: why it cannot be met, or False."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Run those together that share what a module makes once: it costs seconds."""
+    for item in items:
+        shared = item._fixtureinfo.name2fixturedefs.values()  # noqa: SLF001
+        if any(one.scope == "module" for defs in shared for one in defs):
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+
+def calls_of(work):
+    """Return how many calls a piece of work makes: no machine's speed changes it."""
+    made = 0
+
+    def count(_frame, event, _argument):
+        nonlocal made
+        made += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+@pytest.fixture(name="calls_of")
+def _calls_of():
+    return calls_of
 
 
 def pytest_runtest_setup(item):

@@ -2,9 +2,11 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ from dsup.core.state import Hang, Spec, Stage
 from dsup.edges.group import Rank
 from dsup.hangs import CAPTURE_S, FINAL_S, Hangs
 
+LIMIT_S = 15
 POLICY = Policy(None, (10.0,), 1800.0, restart_on_user=False, checkpoints_known=False)
 SPEC = Spec(2, 2.0, 25.0, keep_helpers=False, policy=POLICY)
 RUNNING = machine.initial(SPEC)._replace(stage=Stage.RUNNING, alive=frozenset({0, 1}))
@@ -145,6 +148,26 @@ def test_in_no_other_stage_anybody_is_looked_at(watch, stage):
     assert told.kinds() == []
 
 
+@pytest.mark.slow
+def test_ranks_that_go_on_while_the_last_stacks_are_taken_are_told(watch, frozen):
+    """They hang no longer; that the agent itself has stood still is no step."""
+    seen, _, told = watch()
+    capturing = RUNNING._replace(stage=Stage.CAPTURING)
+    seen.look(RUNNING, None)
+    seen.capture({0, 1}, final=True)
+    seen.rest(1e9)
+    assert told.kinds() == ["hang_suspected"]
+
+    frozen[1].send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, frozen[1].pid, os.WCONTINUED)
+    end_s = time.monotonic() + LIMIT_S
+    while not told.events and time.monotonic() < end_s:
+        select.select([], [], [], 0.05)  # a look comes once a second
+        seen.look(capturing, None)
+
+    assert told.kinds() == ["hang_cleared"]
+
+
 def test_where_nobody_wants_it_nobody_is_looked_at(watch):
     """Stacks can be taken all the same."""
     seen, aides, told = watch(None)
@@ -232,7 +255,9 @@ def test_the_file_of_a_rank_grows_with_each_capture(watch):
         aides.answer_with(text)
 
     assert told.texts[-1] == (3, 0, "one two three ")
-    assert seen.stacks == b"two three "
+    file = SimpleNamespace(attempt=3, hang=None, stacks=b"", traces=b"")
+    seen.testify(file, RUNNING)
+    assert file.stacks == b"two three "
 
 
 def test_an_answer_of_an_attempt_that_is_over_is_dropped(watch, ranks):

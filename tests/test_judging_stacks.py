@@ -3,6 +3,8 @@
 import pytest
 
 from dsup.attribution.timeline import Hang, Timeline
+from dsup.facts import flight_recorder
+from dsup.facts.flight_recorder import Trace
 from dsup.facts.stacks import Process, Taken, encode_process
 from dsup.judging import Case, timeline
 
@@ -43,3 +45,25 @@ def test_the_last_stacks_and_those_before(raw, last, before):
     assert lines(known.stacks) == last
     assert lines(known.stacks_before) == before
     assert (known.stacks_s is None) is (not last)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "last", "before"),
+    [
+        pytest.param((), [], [], id="none"),
+        pytest.param((80.0,), [80.0], [], id="with the last stacks"),
+        pytest.param((30.0, 80.0), [80.0], [30.0], id="two"),
+        pytest.param((15.0, 80.0), [80.0], [], id="before a step"),
+        pytest.param((30.0,), [], [30.0], id="none with the last stacks"),
+    ],
+)
+def test_traces_belong_to_the_stacks_of_their_moment(times_s, last, before):
+    """Numbers of another moment would not be those of what stacks show."""
+    hang = Hang((0,), "limit", 90.0, 20.0)
+    known = Timeline(0, 1, "n", 10.0, hang=hang)
+    raw = flight_recorder.encode(Trace(0, at_s=at_s) for at_s in times_s)
+    case = Case(known, kernel_error="not read", stacks=taken(80.0, 5), traces=raw)
+    judged_of = timeline(case)
+
+    assert [one.at_s for one in judged_of.traces.values()] == last
+    assert [one.at_s for one in judged_of.traces_before.values()] == before

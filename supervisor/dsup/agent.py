@@ -92,6 +92,7 @@ class Agent:
         self._recorder.on_directories = self._attempt.on_directories
         self._recorder.on_tails = self._inquiry.on_tails
         self._hangs = Hangs(job, self._aides, self._publisher, self._post)
+        self._hangs.clues = self._inquiry
         self._onlookers = Onlookers(job, self._sources(), self._aides, self._post)
         self._stops = Stops(self._attempt, self._post)
         self._steps = Steps(self._attempt, self._post)
@@ -140,6 +141,7 @@ class Agent:
                 self._recorder.deadline(),
                 self._inquiry.deadline(),
                 self._onlookers.due_s,
+                self._hangs.deadline(self._state),
                 now_s + looks,
             )
         )
@@ -269,8 +271,9 @@ class Agent:
             advice = "(raise the limit of processes: ulimit -u, pids.max)"
             self._cannot("pids_limit", 1, f"{reason.lower()} {advice}")
         self._recorder.start(number, () if self._job.output.inherit else started)
-        self._inquiry.started(self._attempt.environments())
-        self._hangs.started(number, self._inquiry.file.ranks)
+        environments = tuple(self._attempt.environments())
+        self._inquiry.started(environments)
+        self._hangs.started(number, self._inquiry.file.ranks, environments)
         self._attempt.cgroups.started(self._inquiry.file.pids)
         self._onlookers.started()
         priority.be_quick(self._nice)

@@ -59,6 +59,7 @@ class CaseFile:
         ranks: every rank that was started.
         hang: why the attempt was ended while no rank had failed; None if it was not.
         stacks: records of the last captures.
+        traces: of flight recorders, of the same.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class CaseFile:
         self._started_s = time.monotonic()
         self.ranks: dict[int, Rank] = {}
         self.hang: Hang | None = None
-        self.stacks = b""
+        self.stacks = self.traces = b""
         self.pids: dict[int, int] = {}
         self._notes: list[tuple[int, bytes]] = []
         self._told: Counter[int] = Counter()
@@ -214,6 +215,7 @@ class CaseFile:
             tails=self.tails,
             page=self.page,
             stacks=self.stacks,
+            traces=self.traces,
         )
 
     def _known(self) -> Timeline:

@@ -139,6 +139,14 @@ class Devices:
             done = partial(self._on_after, self._attempt, what)
             self._probe.ask(what, done, patient=what == protocol.REST)
 
+    def glance(self) -> None:
+        """Ask what the GPUs do at this moment; the last answer counts.
+
+        Whoever judges does not wait for it.
+        """
+        done = partial(self._on_glance, self._attempt)
+        self._probe.ask(protocol.LOAD, done)
+
     def ended(self, living: Mapping[int, int]) -> None:
         """Ask for all there is to know: the ranks have got their signal.
 
@@ -202,6 +210,11 @@ class Devices:
         self._keep(probed._replace(after=probed.after + answer.bodies))
         self._keep(self._excused(answer))
         self._arrived(what)
+
+    def _on_glance(self, attempt: int, answer: Answer) -> None:
+        if attempt == self._attempt:
+            loads = answer.bodies or self._found.probed.loads
+            self._keep(self._excused(answer)._replace(loads=loads))
 
     def _on_ports_before(self, attempt: int, answer: bytes) -> None:
         if attempt == self._attempt:

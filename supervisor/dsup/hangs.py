@@ -9,40 +9,37 @@ that nobody is blamed for what has passed.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from dsup.captures import Captures, Desk
 from dsup.core import events as ev
 from dsup.core.state import NEVER, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dsup.attribution.timeline import Hang
     from dsup.core.job import Job
     from dsup.core.liveness import Finding
     from dsup.core.state import State
-    from dsup.core.stragglers import Lag
     from dsup.edges.capture import Found
     from dsup.edges.group import Rank
     from dsup.edges.heartbeats import Page
     from dsup.edges.vigil import Vigil
+    from dsup.idling import Idling
+    from dsup.straggling import Clues, Straggling
 
 EVERY_S: Final = 30.0
 CAPTURE_S: Final = 5.0
 FINAL_S: Final = 9.0
 """Within the ten seconds after which the machine goes on without."""
 
-COMPARE_S: Final = 10.0
-"""How often step times are compared: a straggler is one for a minute."""
-
+_LOOKED_AT: Final = (Stage.RUNNING, Stage.CAPTURING)
 _HURRY_S: Final = 0.5
 """So much before its deadline an aide is to have written what it has."""
-
-_FACTS_MAX: Final = 32 * 1024 * 1024
 
 
 class Helpers(Protocol):
@@ -59,19 +56,13 @@ class Helpers(Protocol):
         """Have work done by a child; ``done`` gets its answer, empty for none."""
 
 
-class Desk(Protocol):
-    """What this needs of the publisher."""
-
-    def keep_stacks(self, attempt: int, rank: int, text: bytes) -> None:
-        """Write a rank's stacks into the run directory."""
-
-
 class File(Protocol):
     """What this needs of the file of an attempt."""
 
     attempt: int
     hang: Hang | None
     stacks: bytes
+    traces: bytes
 
 
 class Hangs:
@@ -85,7 +76,7 @@ class Hangs:
         every_s: how long it takes from one capture to the next, seconds.
 
     Attributes:
-        stacks: records of the last two captures, for the judge.
+        clues: has the GPUs asked what they do, at each capture; None for no such thing.
     """
 
     def __init__(
@@ -97,59 +88,76 @@ class Hangs:
         every_s: float = EVERY_S,
     ) -> None:
         self._every_s = every_s
+        self.clues: Clues | None = None
         self._job = job
         self._aides = aides
         self._desk = desk
         self._post = post
         self._spy = ""
         self._vigil: Vigil | None = None
+        self._idling: Idling | None = None
+        self._straggling: Straggling | None = None
         self._attempt = -1
-        self._out = -1
+        self._captures = Captures(-1)
         self._reset()
 
     def _reset(self) -> None:
-        self.stacks = b""
-        self._earlier = b""
+        self._environments: dict[int, Mapping[str, str]] = {}
         self._ranks: dict[int, Rank] = {}
         self._exited: set[int] = set()
         self._proven: Hang | None = None
-        self._end = 0
-        self._segments: dict[int, list[tuple[int, int]]] = {}
         self._working = False
         self._final = False
         self._taken_s = -NEVER
         self._due_s = NEVER
         self._told: tuple[tuple[int, ...], str, str] | None = None
-        self._lags: dict[int, Lag] = {}
-        self._compare_s = 0.0
 
-    def started(self, attempt: int, ranks: Mapping[int, Rank]) -> None:
+    def started(
+        self,
+        attempt: int,
+        ranks: Mapping[int, Rank],
+        environments: Sequence[Mapping[str, str]] = (),
+    ) -> None:
         """Begin: every rank of an attempt runs now.
 
         Args:
             attempt: its number.
             ranks: all of them; their memory files stay open until ``close``.
+            environments: of each rank, in their order.
         """
         self.close()
         self._reset()
         self._attempt, self._ranks = attempt, dict(ranks)
+        self._environments = dict(enumerate(environments))
+        self._captures = Captures(attempt)
         if self._job.hang_limits is None or not ranks:
             return
         from dsup.edges.vigil import Vigil
+        from dsup.idling import Idling
+        from dsup.straggling import Straggling
 
         pids = {number: rank.pid for number, rank in ranks.items()}
         self._vigil = Vigil(self._job.hang_limits, pids)
+        self._idling = Idling(pids)
+        self._straggling = Straggling(
+            attempt, pids, self._aides, self.clues, self._post
+        )
 
     def look(self, state: State, page: Page | None) -> None:
-        """Look at the ranks, if it is time for it."""
+        """Look at the ranks, if it is time for it.
+
+        While stacks are taken before an end it is only of interest whether they go on.
+        """
         now_s, vigil = time.monotonic(), self._vigil
-        if vigil is None or state.stage is not Stage.RUNNING or now_s < vigil.due_s:
+        if vigil is None or state.stage not in _LOOKED_AT or now_s < vigil.due_s:
             return
         self._exited = {end.rank for end in state.ended if end.status == 0}
         for found in vigil.look(now_s, state.alive, page.copy() if page else b""):
-            self._tell(found, now_s)
-        if now_s >= self._compare_s:
-            self._compare(now_s)
+            if state.stage is Stage.RUNNING or found.kind == "cleared":
+                self._tell(found, now_s)
+        if state.stage is not Stage.RUNNING:
+            return
+        self._look_seldom(vigil, now_s, state.alive)
         if not vigil.watch.suspected:
             self._due_s, self._told = NEVER, None
         elif now_s >= self._due_s:
@@ -164,10 +172,26 @@ class Hangs:
         pulses = self._vigil.watch.pulses.items() if self._vigil else ()
         return {rank: pulse.usual_s for rank, pulse in pulses if pulse.usual_s}
 
+    def _look_seldom(self, vigil: Vigil, now_s: float, alive: Collection[int]) -> None:
+        """See who is slow, and who does nothing, when it is time for it."""
+        if self._straggling and now_s >= self._straggling.due_s:
+            self._straggling.look(self.steps_s(), now_s)
+        if self._idling and now_s >= self._idling.due_s and vigil.blind:
+            vigil.doubt(self._idling.look(now_s, alive, vigil.strain))
+
+    def deadline(self, state: State) -> float:
+        """Return when ``look`` must be called at the latest, agent clock, seconds."""
+        looks = self._vigil is not None and state.stage in _LOOKED_AT
+        return self._vigil.wake_s if self._vigil and looks else NEVER
+
     def rest(self, now_s: float) -> None:
-        """Have every limit start again: nobody has looked for a while."""
-        if self._vigil:
+        """Have every limit start again: nobody has looked for a while.
+
+        What was confirmed by then stays so: only steps call the end of an attempt off.
+        """
+        if self._vigil and self._idling and not self._final:
             self._vigil.rest(now_s)
+            self._idling.rest(now_s)
 
     def testify(self, file: File, state: State) -> None:
         """Put into an attempt's file what is known of it here.
@@ -177,7 +201,7 @@ class Hangs:
             state: says whether the attempt was ended for a hang.
         """
         if file.attempt == self._attempt:
-            file.stacks = self.stacks
+            file.stacks, file.traces = self._captures.stacks, self._captures.traces
             file.hang = self._proven if state.hang else None
 
     def capture(self, alive: Collection[int], *, final: bool) -> None:
@@ -195,6 +219,8 @@ class Hangs:
             self._due_s = min(self._due_s, self._taken_s + self._every_s)
             return
         self._working, self._taken_s = True, now_s
+        if self.clues:
+            self.clues.glance()
         self._due_s = now_s + self._every_s
         self._start(alive, now_s + (FINAL_S if final else CAPTURE_S))
 
@@ -203,22 +229,10 @@ class Hangs:
         if self._vigil:
             self._vigil.close()
             self._vigil = None
-        if self._out >= 0:
-            os.close(self._out)
-            self._out = -1
+        if self._straggling:
+            self._straggling.close()
+        self._captures.close()
         self._working = False
-
-    def _compare(self, now_s: float) -> None:
-        """Tell of ranks that have been slower than their peers for some time."""
-        from dsup.core import stragglers
-
-        self._compare_s = now_s + COMPARE_S
-        step_times = self.steps_s()
-        self._lags, found = stragglers.observe(self._lags, step_times, now_s, {})
-        number = self._attempt
-        for one in found:
-            fields = number, one.rank, one.times, one.why
-            self._post(ev.Straggles("straggles", now_s, *fields))
 
     def _tell(self, found: Finding, now_s: float) -> None:
         number = self._attempt
@@ -266,12 +280,11 @@ class Hangs:
     def _start(self, alive: Collection[int], deadline_s: float) -> None:
         from dsup.edges import capture
         from dsup.edges.group import STACKS_FD
-        from dsup.linux import spy
+        from dsup.linux import recorder_pipe, spy
 
         self._spy = self._spy or spy.find(self._job.environment.get("PATH", ""))
         try:
-            if self._out < 0:
-                self._out = os.memfd_create("dsup-captures", os.MFD_CLOEXEC)
+            self._captures.open()
         except OSError:
             self._on_captured(self._attempt, b"")
             return
@@ -284,16 +297,17 @@ class Hangs:
             targets,
             tuple(sorted(self._exited)),
             STACKS_FD,
-            self._out,
-            self._end,
+            self._captures.fd,
+            self._captures.end,
             deadline_s - _HURRY_S,
             self._final,
             self._spy,
+            tuple(recorder_pipe.recorders(self._environments, alive)),
         )
         files = [one.stacks for one in targets if one.stacks >= 0]
         done = partial(self._on_captured, self._attempt)
         work = partial(capture.work, order)
-        self._aides.start(work, deadline_s, done, kept=(self._out, *files))
+        self._aides.start(work, deadline_s, done, kept=(self._captures.fd, *files))
 
     def _on_captured(self, attempt: int, answer: bytes) -> None:
         if attempt != self._attempt or not self._working:
@@ -302,7 +316,7 @@ class Hangs:
 
         found = capture.decode(answer)
         self._working = False
-        self._keep(found)
+        self._captures.keep(found, self._desk)
         self._remember(found)
         told = found.ranks, found.op, found.place
         if self._final or told != self._told:
@@ -310,18 +324,6 @@ class Hangs:
             final, self._final = self._final, False
             self._post(ev.Captured("captured", now_s, attempt, final, *told))
         self._told = told
-
-    def _keep(self, found: Found) -> None:
-        """Keep the records for the judge and write the texts, all of the attempt's."""
-        start, length = found.facts
-        if length:
-            last = os.pread(self._out, min(length, _FACTS_MAX), start)
-            self._earlier, self.stacks = last, self._earlier + last
-        for rank, at, size in found.texts:
-            self._segments.setdefault(rank, []).append((at, size))
-            parts = (os.pread(self._out, n, where) for where, n in self._segments[rank])
-            self._desk.keep_stacks(self._attempt, rank, b"".join(parts))
-        self._end = os.fstat(self._out).st_size if self._out >= 0 else 0
 
     def _remember(self, found: Found) -> None:
         """Have the vigil know who did not come, and since when that is so."""

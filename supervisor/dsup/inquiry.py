@@ -153,6 +153,15 @@ class Inquiry:
         if event.status and self._devices and not self.file.signalled:
             self._devices.died()
 
+    def devices(self) -> Found | None:
+        """Return what the devices have said; None where nobody has asked them yet."""
+        return self._devices.found if self._devices else None
+
+    def glance(self) -> None:
+        """Have the GPUs asked what they do at this moment."""
+        if self._devices:
+            self._devices.glance()
+
     def stop(self) -> None:
         """Let the devices go: the run is over, and the last verdict is made."""
         if self._devices:

@@ -21,8 +21,19 @@ from dsup.core.verdict import Evidence, Verdict
 from dsup.devices import Found
 from dsup.edges import kernel_log, ports
 from dsup.edges.scribe.protocol import decode_tails
-from dsup.facts import audit, gpu_health, kernel, kmsg, nvml, samples
-from dsup.facts.hardware import gpu_of
+from dsup.facts import (
+    audit,
+    flight_recorder,
+    gpu_health,
+    gpu_load,
+    kernel,
+    kmsg,
+    nvml,
+    samples,
+)
+from dsup.facts.flight_recorder import Trace
+from dsup.facts.gpu_load import Load
+from dsup.facts.hardware import Gpu, gpu_of
 from dsup.facts.note import decode_error_file, decode_note
 from dsup.facts.output import LastWords, last_words
 from dsup.facts.raised import Raised
@@ -36,6 +47,8 @@ MEMORY_BYTES: Final = 512 * 1024 * 1024
 
 CPU_S: Final = 5
 JOURNAL_S: Final = 2.0
+_SAME_S: Final = 1e-3
+"""Times of one capture are the same, but for how they are written down."""
 
 
 class Case(NamedTuple):
@@ -53,6 +66,7 @@ class Case(NamedTuple):
         page: the heartbeat page.
         devices: what GPUs and network ports said.
         stacks: of the last captures; see ``decode_processes``.
+        traces: of flight recorders, of the same; see ``flight_recorder.decode``.
     """
 
     known: Timeline
@@ -66,6 +80,7 @@ class Case(NamedTuple):
     page: bytes = b""
     devices: Found = Found()
     stacks: bytes = b""
+    traces: bytes = b""
 
 
 def work(case: Case) -> bytes:
@@ -77,7 +92,8 @@ def work(case: Case) -> bytes:
 def timeline(case: Case) -> Timeline:
     """Return what a case's raw evidence says."""
     records, missing = _kernel_records(case)
-    return _with_stacks(_with_devices(case), case.stacks)._replace(
+    known = _with_stacks(_with_devices(case), case.stacks)
+    return _with_traces(known, case.traces)._replace(
         raised=_raised(case),
         kernel=tuple(kernel.match(records)),
         kernel_log=missing,
@@ -117,13 +133,15 @@ def without_judge(known: Timeline) -> Verdict:
 def _hang_without_judge(
     known: Timeline, hang: Hang, told: tuple[Evidence, ...]
 ) -> Verdict:
-    who = f" of rank {', '.join(map(str, hang.ranks))}" if hang.ranks else ""
+    # Several that outlast a limit wait for one of them, or for none.
+    ranks = () if hang.why == "limit" and len(hang.ranks) > 1 else hang.ranks
+    who = f" of rank {', '.join(map(str, ranks))}" if ranks else ""
     text = f"A hang{who} was confirmed by dsup; the judge gave no answer."
     return Verdict(
         attempt=known.attempt,
         cause="hang",
-        first_ranks=hang.ranks,
-        certainty="likely" if hang.ranks else "guess",
+        first_ranks=ranks,
+        certainty="likely" if ranks else "guess",
         at_s=hang.at_s,
         summary=text,
         rule="no_judge",
@@ -149,6 +167,7 @@ def _with_devices(case: Case) -> Timeline:
         gpus={rank: gpu for rank, gpu in used.items() if gpu},
         gpu_health=gpu_health.health_of_all(cards, found.probed),
         nvml=nvml.missing(found.probed),
+        loads=_loads(found.probed, used),
         ports=ports.changes(
             ports.decode(found.ports_before), ports.decode(found.ports_after)
         ),
@@ -170,6 +189,28 @@ def _with_stacks(known: Timeline, raw: bytes) -> Timeline:
         stacks_s=taken[-1].at_s,
         stacks_before=before[-1] if before else (),
     )
+
+
+def _with_traces(known: Timeline, raw: bytes) -> Timeline:
+    """Return what is known, with the traces taken with the last stacks, and before."""
+    by_time: dict[float, dict[int, Trace]] = {}
+    for trace in flight_recorder.decode(raw):
+        by_time.setdefault(trace.at_s or 0.0, {})[trace.rank] = trace
+    last_s = known.stacks_s or 0.0
+    since_s = known.hang.since_s if known.hang else known.started_s
+    before = [at_s for at_s in by_time if since_s <= at_s < last_s - _SAME_S]
+    now = [at_s for at_s in by_time if abs(at_s - last_s) <= _SAME_S]
+    return known._replace(
+        traces=by_time[now[-1]] if now else {},
+        traces_before=by_time[before[-1]] if before else {},
+    )
+
+
+def _loads(probed: nvml.Probed, used: Mapping[int, Gpu | None]) -> dict[int, Load]:
+    found = gpu_load.decode(probed.loads)
+    return {
+        r: found[gpu.number] for r, gpu in used.items() if gpu and gpu.number in found
+    }
 
 
 def _kernel_records(case: Case) -> tuple[list[kernel.Record], str]:

@@ -8,10 +8,12 @@ from typing import Final, NamedTuple
 
 from dsup.attribution.logged.calm import is_calm
 from dsup.attribution.logged.judge import judge_log
+from dsup.attribution.logged.order import joined, judge_traces
 from dsup.attribution.logged.places import everything
 from dsup.core.errors import SpecError
 from dsup.core.verdict import Evidence, Verdict
 from dsup.edges.log_files import LogFiles
+from dsup.edges.trace_files import TraceFiles
 from dsup.facts.logs import attempts, extract, streams
 from dsup.facts.logs.line import LogLine
 from dsup.facts.logs.said import LoggedAttempt
@@ -85,20 +87,57 @@ def diagnose_logs(paths: Sequence[str]) -> LogDiagnosis:
     Raises:
         DsupError: no path can be read.
     """
-    files = LogFiles(paths)
+    traces = TraceFiles(paths)
+    files = LogFiles(traces.rest)
     judged = tuple(_judged(streams.lines(files.lines())))
-    remarks = tuple(files.remarks)
-    if not files.bytes_read:
+    remarks = (*files.remarks, *traces.remarks)
+    if not files.bytes_read and not traces.dumps:
         why = "; ".join(remarks) or "there is nothing to read (name a log)"
         raise SpecError(f"cannot diagnose these logs: {why}")
     launchers = [one.launcher for one in judged if one.launcher]
+    findings = [one.finding for one in judged if one.finding is not None]
+    traced = tuple(_traced(traces))
+    found = tuple(_with_traces(findings, traced))
+    calm = () if len(found) > len(findings) else _calm(judged)
+    told = traces.remarks if traced and not files.bytes_read else remarks
     return LogDiagnosis(
-        tuple(one.finding for one in judged if one.finding is not None),
-        (*remarks, *_calm(judged)),
+        found,
+        (*told, *calm),
         files.bytes_read,
         launchers[-1] if launchers else "",
         max((one.world_size or 0 for one in judged), default=0) or None,
     )
+
+
+def _traced(files: TraceFiles) -> Iterator[Verdict]:
+    """Yield what flight recorders say, a verdict an attempt.
+
+    Directories that have no rank in common are those of one attempt's nodes.
+    """
+    groups = list(files.dumps.values())
+    ranks = [rank for group in groups for rank in group]
+    if len(set(ranks)) == len(ranks):
+        groups = [{rank: one for group in groups for rank, one in group.items()}]
+    for group in groups:
+        traces = {rank: one.trace for rank, one in group.items()}
+        places = {rank: one.file for rank, one in group.items()}
+        verdict = judge_traces(traces, places)
+        if verdict is not None:
+            yield verdict
+
+
+def _with_traces(
+    findings: Sequence[LogFinding], traced: Sequence[Verdict]
+) -> Iterator[LogFinding]:
+    """Yield the findings; traces tell more of the last ones, or are findings."""
+    pairs = min(len(findings), len(traced))
+    alone = len(traced) - pairs
+    yield from findings[: len(findings) - pairs]
+    yield from (LogFinding(verdict, zoned=True) for verdict in traced[:alone])
+    for finding, verdict in zip(
+        findings[len(findings) - pairs :], traced[alone:], strict=True
+    ):
+        yield finding._replace(verdict=joined(finding.verdict, verdict))
 
 
 def _calm(judged: Sequence[_Judged]) -> Iterator[str]:

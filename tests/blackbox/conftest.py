@@ -31,7 +31,8 @@ IS_DSUP = "torchrun" not in LAUNCHER[0]
 FAST = "--settle 0.2 --backoff 0 --shutdown-timeout 5"
 ONLY_DSUP_HAS = ("--settle", "--backoff", "--healthy-after")
 MNT_DETACH = 2
-ROW_TIMEOUT_S = 40
+PATIENCE_S = 120.0
+"""For what is to come soon: no machine is so busy that it comes later."""
 NOT_OURS = (
     *("PET_", "DSUP_", "TORCHELASTIC_", "OMP_NUM", "MASTER_", "PYTHON", "XDG_"),
     "TORCHINDUCTOR_",  # torch sets one in a process that compiles, such as a test's
@@ -41,13 +42,6 @@ NOT_OURS = (
 def pytest_configure(config):
     """Register the marker that tells dsup's promises from torchrun's."""
     config.addinivalue_line("markers", "dsup_only: torchrun is known to do otherwise")
-
-
-def pytest_collection_modifyitems(items):
-    """Give each test the time that a busy machine may need."""
-    for item in items:
-        if HERE in item.path.parents and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(ROW_TIMEOUT_S))
 
 
 def until(condition, within_s, what):
@@ -102,7 +96,7 @@ class Output:
         return bytes(self._said).decode(errors="replace")
 
     def close(self):
-        """Read to the end, as far as a second allows."""
+        """Read to the end; what a test leaves behind may hold the stream open."""
         self._thread.join(1)
 
 
@@ -177,7 +171,7 @@ class Run:
         with self._events.open("a") as file:
             file.write(json.dumps({"name": name, "rank": -1, "pid": 0}) + "\n")
 
-    def wait_event(self, name, count=1, within_s=20):
+    def wait_event(self, name, count=1, within_s=PATIENCE_S):
         """Return the events of that name once there are so many."""
 
         def seen():
@@ -193,7 +187,7 @@ class Run:
         """Send the process that was started a signal."""
         self.process.send_signal(number)
 
-    def ended(self, within_s=20):
+    def ended(self, within_s=PATIENCE_S):
         """Return the exit code, as a shell would show it, once the launcher ended."""
         try:
             code = self.process.wait(within_s)
@@ -221,6 +215,16 @@ class Run:
         (directory,) = (path for path in self.logs.iterdir() if path.is_dir())
         return directory
 
+    def journal(self, *kinds):
+        """Return the journal's events and commands of those kinds so far."""
+        lines = read_or_empty(self.run_dir() / "events.jsonl").split(b"\n")[:-1]
+        items = [SimpleNamespace(**json.loads(line)) for line in lines[1:]]
+        return [
+            item
+            for item in items
+            if {getattr(item, "event", ""), getattr(item, "command", "")} & {*kinds}
+        ]
+
     def processes(self):
         """Return ``(pid, command line)`` of what belongs to this run and lives."""
         found = []
@@ -244,7 +248,7 @@ class Run:
         left += [f"socket {path}" for path in self.base.rglob("*") if path.is_socket()]
         return left
 
-    def nothing_left(self, within_s=2.0):
+    def nothing_left(self, within_s=PATIENCE_S):
         """Fail if anything of the run is still there after that time."""
         until(lambda: not self.leftovers(), within_s, self.leftovers)
 

@@ -26,7 +26,7 @@ ctypes.CDLL(None).execve(argv[0], argv, environment)
 
 def refused_in_one_line(run):
     """Return the one line of a call that was refused with 2; fail if it was not."""
-    assert run.ended(10) == 2, run.console()
+    assert run.ended() == 2, run.console()
     assert not run.events("started")
     (line,) = run.console().splitlines()
     assert line.startswith("dsup: cannot ")
@@ -60,7 +60,7 @@ def test_descriptors_that_a_caller_leaks_do_not_count(run):
         wrap=["prlimit", "--nofile=256", sys.executable, "-c", LEAKS],
     )
 
-    assert run.ended(20) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert len(run.events("done")) == 20
     assert {max(event.fds) for event in run.events("fds")} <= {5}
 
@@ -72,7 +72,7 @@ def test_a_long_temporary_directory(run, length):
     parent.mkdir()
     run.start("", "*:env", env={"TMPDIR": str(parent)})
 
-    assert run.ended(10) == 0, run.console()
+    assert run.ended() == 0, run.console()
     (event,) = run.events("env")
     used = Path(event.env["TMPDIR"])
     assert used.parent == (parent if length <= 55 else Path("/tmp"))  # noqa: S108
@@ -84,7 +84,7 @@ def test_an_environment_entry_without_a_name(run):
     """The kernel allows it, and it is no reason not to start."""
     run.start("--nproc 2", "*:emit=done", wrap=[sys.executable, "-c", NAMELESS])
 
-    assert run.ended(10) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert len(run.events("done")) == 2
 
 
@@ -95,7 +95,7 @@ def test_a_script_on_standard_input(run):
     with script.open() as stdin:
         run.start("--max-restarts 0", "one", script="-", stdin=stdin)
 
-    assert run.ended(10) == 4, run.console()
+    assert run.ended() == 4, run.console()
     assert "['-', 'one']\n" in run.console()
 
 
@@ -105,7 +105,7 @@ def test_a_checkpoint_directory_that_is_none(run):
     file.write_text("no directory")
     run.start(f"--nproc 2 --checkpoint-dir {file}", "*:emit=started")
 
-    assert run.ended(10) == 2, run.console()
+    assert run.ended() == 2, run.console()
     assert not run.events("started")
     (line, *_) = run.said()
     assert line.startswith(
@@ -128,5 +128,5 @@ def test_a_checkpoint_directory_that_becomes_a_file_is_a_failure(run):
     root.touch()
     run.emit("go")
 
-    assert run.ended(10) == 195, run.console()
+    assert run.ended() == 195, run.console()
     assert not run.events("again")

@@ -25,7 +25,7 @@ def fake(run, proc):
     command = [compiler, "-shared", "-fPIC", "-o", str(library), str(FAKE)]
     subprocess.run(command, check=True)
 
-    def launch(mode, *clauses, env=None):
+    def launch(mode, *clauses, env=None, more=""):
         seen = run.files / "seen"
         environment = {
             "LD_LIBRARY_PATH": str(library.parent),
@@ -34,10 +34,10 @@ def fake(run, proc):
             "FAKE_NVML_SEEN": str(seen),
             **(env or {}),
         }
-        options = "--nproc 2 --max-restarts 0"
+        options = f"--nproc 2 --max-restarts 0 {more}"
         run.start(options, *clauses, env=environment)
         if mode != "hang_start":
-            proc.until(seen.exists, 10, "NVML was never asked")
+            proc.until(seen.exists, 60, "NVML was never asked")
         run.emit("asked")
         return run
 
@@ -85,7 +85,7 @@ def test_the_gpu_is_the_one_that_cuda_gives_the_rank(fake, run):
 def test_a_driver_that_hangs_delays_the_end_by_its_deadline_only(fake, run, mode):
     """The launch ends, says that NVML was silent, and leaves no process behind."""
     env = {"FAKE_NVML_WHEN": ""} if mode == "hang_start" else {}
-    code = fake(mode, *sickens(run, then="die=KILL"), env=env).ended(10)
+    code = fake(mode, *sickens(run, then="die=KILL"), env=env).ended()
     verdict = verdict_of(run)
 
     assert (code, verdict["first_ranks"]) == (137, [1])
@@ -93,12 +93,25 @@ def test_a_driver_that_hangs_delays_the_end_by_its_deadline_only(fake, run, mode
     run.nothing_left()
 
 
+def test_a_hang_tells_what_the_gpus_did(fake, run):
+    """They are asked while the ranks live, when their stacks are taken."""
+    env = {"FAKE_NVML_WHEN": ""}
+    code = fake("spin", "*:hang", env=env, more="--hang-after 3").ended()
+    verdict = verdict_of(run)
+
+    assert (code, verdict["cause"]) == (194, "hang"), verdict
+    assert told_by_nvml(verdict) == [
+        "rank 0: GPU 0 idle: nothing runs on it; 70 W, P0",
+        "rank 1: GPU 1 busy 100 % with memory idle: a kernel spins; 118 W, P0",
+    ]
+
+
 def test_a_run_that_ends_well_waits_for_no_gpu(fake, run):
     """Nobody is asked when nothing has failed, and the probe goes with the run."""
-    code = fake("hang_start", "*:wait=asked", env={"FAKE_NVML_WHEN": ""}).ended(5)
+    code = fake("hang_start", "*:wait=asked", env={"FAKE_NVML_WHEN": ""}).ended()
 
     assert code == 0
-    run.nothing_left(0.5)
+    run.nothing_left()
 
 
 def test_without_nvml_a_verdict_is_as_it_was(run):

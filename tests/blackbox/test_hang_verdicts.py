@@ -24,10 +24,10 @@ def line_of(text):
     return f"hanging.py:{number}"
 
 
-def judged(run, kind, limit, *tell, ranks=3):
+def judged(run, kind, limit, *tell, ranks=3, **more):
     """Launch ranks of which the last one hangs; return verdict and exit code."""
     options = f"--nproc {ranks} --max-restarts 0 --hang-after {limit}"
-    run.start(options, kind, str(ranks - 1), *tell, script=WORKER)
+    run.start(options, kind, str(ranks - 1), *tell, script=WORKER, **more)
     code = run.ended(60)
     verdict = json.loads((run.run_dir() / "attempt_0/verdict.json").read_text())
     run.nothing_left()
@@ -93,6 +93,41 @@ def test_with_the_runtime_it_is_proven(run, kind, words):
     assert verdict["certainty"] == "proven"
     assert words in verdict["summary"]
     assert code == 194
+
+
+def of_order(verdict):
+    """Return what flight recorders have told."""
+    return [line["text"] for line in verdict["evidence"] if line["source"] == "order"]
+
+
+def test_flight_recorders_tell_the_number(run):
+    """They and the stacks agree on who did not come, by its number."""
+    verdict, code = judged(run, "before", "train=8", "tell", env={"RECORDING": "1"})
+
+    assert verdict["rule"] == "called_out_of_order", verdict
+    assert (verdict["cause"], verdict["first_ranks"]) == ("hang", [2])
+    assert verdict["certainty"] == "proven"
+    assert verdict["summary"] == (
+        f"Rank 2 hung at {STUCK}, before all_reduce #42; the other 2 wait for it there."
+    )
+    assert of_order(verdict) == [
+        "rank 2 finished #41; ranks 0 and 1 are inside all_reduce #42",
+        f"rank 2 called last: all_reduce #41 [1] Float at {WAITING} in step",
+    ]
+    text = (run.run_dir() / "attempt_0/0/stacks.txt").read_text()
+    assert "group 0 (default_pg): #42 called, #41 finished" in text
+    assert code == 194
+
+
+@pytest.mark.soak
+def test_flight_recorders_tell_another_function(run):
+    """What was called by the same number is told of both."""
+    verdict, code = judged(run, "branch", "train=8", "tell", env={"RECORDING": "1"})
+
+    assert (verdict["cause"], verdict["first_ranks"]) == ("collective_mismatch", [2])
+    assert "Rank 2 called broadcast as #42" in verdict["summary"]
+    assert verdict["certainty"] == "proven"
+    assert code == 1
 
 
 def test_a_rank_in_another_collective(run):

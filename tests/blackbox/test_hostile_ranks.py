@@ -33,7 +33,7 @@ def test_a_rank_that_a_debugger_holds_is_seen_to_end(hostile, run, end, code, ho
     """Its parent may not collect it before the debugger does; its status is there."""
     hostile("--nproc 2 --max-restarts 0", f"traced={end}")
 
-    assert run.ended(8) == code, run.console()
+    assert run.ended() == code, run.console()
     assert any(how in line for line in run.said()), run.console()
     run.nothing_left()
 
@@ -42,10 +42,10 @@ def test_a_stop_works_while_a_debugger_holds_a_dead_rank(hostile, run, proc):
     """The agent does not wait for the debugger."""
     hostile("--nproc 2 --settle 600", "traced=3")
     run.wait_event("done")
-    proc.until(lambda: any("exit code 3" in s for s in run.said()), 5, run.console)
+    proc.until(lambda: any("exit code 3" in s for s in run.said()), 60, run.console)
     run.signal(signal.SIGTERM)
 
-    assert run.ended(3) == 143, run.console()
+    assert run.ended() == 143, run.console()
     run.nothing_left()
 
 
@@ -58,7 +58,7 @@ def test_shared_memory_goes_with_a_failed_attempt(hostile, run):
     """Python's resource tracker has the time to unlink it before it is killed."""
     hostile("--nproc 2 --max-restarts 1", "memory=KILL")
 
-    assert run.ended(10) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert len(memory_of(run)) == len(run.events("again")) == 2
     assert [path for path in memory_of(run) if path.exists()] == []
 
@@ -70,16 +70,16 @@ def test_shared_memory_goes_with_a_stop(hostile, run, number):
     run.wait_event("done", 2)
     run.signal(number)
 
-    assert run.ended(5) == 128 + number, run.console()
+    assert run.ended() == 128 + number, run.console()
     assert len(memory_of(run)) == 2
     assert [path for path in memory_of(run) if path.exists()] == []
 
 
 def test_a_full_temporary_directory_is_removed_or_named(hostile, run):
     """What cannot be removed in time is not left without a word."""
-    hostile("--nproc 1", "crowd=12000")
+    hostile("--nproc 1", "crowd=3000")
 
-    assert run.ended(40) == 0, run.console()
+    assert run.ended() == 0, run.console()
     left = list(run.tmp.glob("dsup*"))
     told = [line for line in run.said() if f"cannot remove all of {run.tmp}" in line]
     assert len(left) == len(told), (left, told)
@@ -89,7 +89,7 @@ def test_a_removed_run_directory_is_no_reason_to_give_up(hostile, run):
     """Logs are no condition of a restart."""
     hostile("--nproc 2 --max-restarts 1", "remove-logs=KILL")
 
-    assert run.ended(10) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert len(run.events("again")) == 2
 
 
@@ -118,7 +118,7 @@ def test_what_forks_faster_than_it_is_found_is_never_overlooked(
     """It is killed, or the node is called unfit: no run ends as if all was well."""
     program = compiled(REFORKING % pause_us)
     hostile("--nproc 2", f"run-on={program}")
-    code = run.ended(20)
+    code = run.ended()
 
     assert code in (3, 193), run.console()
     if code == 3:

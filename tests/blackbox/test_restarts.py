@@ -1,6 +1,5 @@
 """What a restarted attempt finds, when it begins, and when there is none."""
 
-import itertools
 import json
 import re
 import signal
@@ -13,14 +12,15 @@ PAUSE = "emit=ready,hang"
 
 
 @pytest.mark.torch
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("nth", range(3))
+@pytest.mark.parametrize(
+    "nth", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 2))]
+)
 def test_a_process_group_survives_a_restart(run, proc, nth):
     """B35: a job that called init_process_group works again in the next attempt."""
     gloo = proc.workers / "gloo.py"
     run.start("--nproc 2 --max-restarts 2", "1", script=gloo)
 
-    assert run.ended(60) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert {event.attempt for event in run.events("done")} == {1}
     assert [event.total for event in run.events("reduced")] == [1.0] * 4
     run.nothing_left()
@@ -31,7 +31,7 @@ def test_what_torch_records_of_a_failure_is_kept(run, proc):
     """B23: error.json as torch writes it, the traceback shown, the rank named."""
     run.start("--nproc 1 --max-restarts 0", script=proc.workers / "recorded.py")
 
-    assert run.ended(30) == 1, run.console()
+    assert run.ended() == 1, run.console()
     (error,) = run.logs.glob("*/attempt_0/0/error.json")
     assert "bad batch 17" in json.loads(error.read_text())["message"]["message"]
     assert "ValueError: bad batch 17" in run.console()
@@ -73,48 +73,48 @@ def test_the_pause_counts_from_the_first_death(run):
         f"*@0:ignore=TERM,{PAUSE}",
         "*:emit=again",
     )
-    run.wait_event("failed")
-    failed_s = run.elapsed_s()
-    run.wait_event("again")
 
-    assert 1.4 < run.elapsed_s() - failed_s < 2.2
     assert run.ended() == 0, run.console()
+    assert planned(run) == [1.5]
+    assert all(pause_s >= 1.5 for pause_s in pauses(run))
 
 
-def test_pauses_grow_and_the_last_one_repeats(run, proc):
-    """--backoff 0.1,0.6: the first pause is short, all later ones are the last."""
+def planned(run):
+    """Return the pause after each attempt as the agent planned it, seconds."""
+    firsts = {one.attempt: one.at_s for one in reversed(run.journal("rank_exited"))}
+    plans = run.journal("propose")
+    return [round(one.restart_at_s - firsts[one.attempt], 3) for one in plans]
+
+
+def pauses(run):
+    """Return how long each pause was: from a first death to a first start, seconds."""
+    ends = {one.attempt: one.at_s for one in reversed(run.journal("rank_exited"))}
+    starts = {one.attempt: one.at_s for one in reversed(run.journal("rank_started"))}
+    return [starts[number + 1] - ends[number] for number in range(len(starts) - 1)]
+
+
+def test_pauses_grow_and_the_last_one_repeats(run):
+    """--backoff 0.1,0.3: the first pause is short, all later ones are the last."""
     run.start(
-        "--nproc 1 --max-restarts 3 --backoff 0.1,0.6",
-        *(f"0@{attempt}:emit=failed,exit=3" for attempt in range(3)),
+        "--nproc 1 --max-restarts 3 --backoff 0.1,0.3",
+        *(f"0@{attempt}:exit=3" for attempt in range(3)),
         "*:emit=done",
     )
-    seen_s = []
-    for count in (1, 2, 3):
-        run.wait_event("failed", count)
-        seen_s.append(run.elapsed_s())
-    run.wait_event("done")
-    seen_s.append(run.elapsed_s())
 
-    pauses_s = [later - sooner for sooner, later in itertools.pairwise(seen_s)]
-    assert pauses_s[0] + 0.25 < min(pauses_s[1:])
-    assert all(0.55 < pause_s < 2 for pause_s in pauses_s[1:])
     assert run.ended() == 0, run.console()
+    assert planned(run) == [0.1, 0.3, 0.3]
+    kept = zip(pauses(run), planned(run), strict=True)
+    assert all(pause_s >= planned_s for pause_s, planned_s in kept)
 
 
-@pytest.mark.timeout(40)
-def test_the_first_pause_is_ten_seconds_by_default(run):
+def test_the_first_pause_is_ten_seconds_by_default(run, proc):
     """B32: without --backoff, the second attempt begins 10 s after the death."""
-    run.start(
-        "--nproc 1 --max-restarts 1",
-        "0@0:emit=failed,exit=3",
-        "*:emit=again",
-        fast=False,
-    )
-    run.wait_event("failed")
-    failed_s = run.elapsed_s()
-    run.wait_event("again")
+    run.start("--nproc 1 --max-restarts 1", "*:exit=3", fast=False)
+    proc.until(lambda: any("restart 1 in 10 s" in s for s in run.said()), 60, run.said)
 
-    assert 9.8 < run.elapsed_s() - failed_s < 11
+    assert planned(run) == [10.0]
+    run.signal(signal.SIGTERM)
+    assert run.ended() == 143, run.console()
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,13 @@ def test_the_first_pause_is_ten_seconds_by_default(run):
 def test_a_stop_during_the_pause(run, proc, number, code):
     """A stop ends the pause at once; no further attempt begins."""
     run.start(
-        "--nproc 2 --max-restarts 3 --backoff 30", "1@0:exit=3", "*@0:", "*:emit=again"
+        "--nproc 2 --max-restarts 3 --backoff 600",
+        *("1@0:exit=3", "*@0:", "*:emit=again"),
     )
-    proc.until(lambda: any("30" in line for line in run.said()), 5, run.console)
-    begun_s = run.elapsed_s()
+    proc.until(lambda: any("600" in line for line in run.said()), 60, run.console)
     run.signal(number)
 
-    assert run.ended(3) == code, run.console()
-    assert run.elapsed_s() - begun_s < 1.0
+    assert run.ended() == code, run.console()
     assert not run.events("again")
     run.nothing_left()
 

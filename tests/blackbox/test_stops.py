@@ -28,7 +28,7 @@ def test_a_stop_reaches_the_ranks_as_the_signal_it_was(run, number, code, handle
     run.wait_event("ready", 2)
     run.signal(number)
 
-    assert run.ended(4) == code, run.console()
+    assert run.ended() == code, run.console()
     assert len(run.events(f"got-{name}")) == (2 if handled else 0)
     assert len(run.events("saved")) == (2 if handled else 0)
     run.nothing_left()
@@ -36,14 +36,12 @@ def test_a_stop_reaches_the_ranks_as_the_signal_it_was(run, number, code, handle
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_ends_ranks_that_handle_nothing(run, number):
-    """B36: with ranks that do nothing of their own, all are dead within a second."""
-    run.start("--nproc-per-node 2", f"*:{PAUSE}")
+    """B36: ranks that do nothing of their own end at once: no grace is waited for."""
+    run.start("--nproc-per-node 2 --shutdown-timeout 600", f"*:{PAUSE}")
     run.wait_event("ready", 2)
-    begun_s = run.elapsed_s()
     run.signal(number)
-    run.ended(4)
 
-    assert run.elapsed_s() - begun_s < 1.5
+    run.ended()
     run.nothing_left()
 
 
@@ -54,7 +52,7 @@ def test_no_restart_after_a_stop(run):
     run.wait_event("ready", 2)
     run.signal(signal.SIGTERM)
 
-    assert run.ended(4) == 143, run.console()
+    assert run.ended() == 143, run.console()
     assert len(run.events("ready")) == 2
 
 
@@ -71,60 +69,58 @@ def test_usr1_goes_to_ranks_that_catch_it(run):
     run.wait_event("got-USR1")
     run.signal(signal.SIGUSR2)
 
-    assert run.ended(10) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert any("USR1" in line and "rank 1" in line for line in run.said())
 
 
 @pytest.mark.dsup_only
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV])
 def test_no_rank_outlives_dsup(run, proc, number):
-    """B40: dsup ends by a signal that it can't handle; all is gone within 2 s."""
+    """B40: dsup ends by a signal that it can't handle; all goes with it."""
     run.start("--nproc 2", f"*:helper=setsid,helper=clear,ignore=TERM,{PAUSE}")
     run.wait_event("ready", 2)
     run.signal(number)
 
-    assert run.ended(2) == 128 + number
-    proc.until(lambda: not run.processes(), 2, run.processes)
+    assert run.ended() == 128 + number
+    proc.until(lambda: not run.processes(), 60, run.processes)
 
 
 @pytest.mark.dsup_only
 def test_the_grace_is_the_one_given(run):
     """B41: ranks that ignore TERM are killed at the end of --shutdown-timeout."""
-    run.start("--nproc 2 --shutdown-timeout 2", f"*:ignore=TERM,{PAUSE}")
+    run.start("--nproc 2 --shutdown-timeout 1", f"*:ignore=TERM,{PAUSE}")
     run.wait_event("ready", 2)
     begun_s = run.elapsed_s()
     run.signal(signal.SIGTERM)
 
-    assert run.ended(5) == 143, run.console()
-    assert 1.9 < run.elapsed_s() - begun_s < 3.0
+    assert run.ended() == 143, run.console()
+    assert run.elapsed_s() - begun_s > 0.9
+    assert any("SIGKILL after 1 s" in line for line in run.said())
     run.nothing_left()
 
 
 @pytest.mark.dsup_only
-@pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_the_grace_is_25_s_by_default(run):
     """B41: schedulers kill after 30 s; dsup's own end comes before that."""
-    run.start("--nproc 1", f"*:ignore=TERM,{PAUSE}", fast=False)
+    run.start("--nproc 1", f"*:{PAUSE}", fast=False)
     run.wait_event("ready")
-    begun_s = run.elapsed_s()
     run.signal(signal.SIGTERM)
 
-    assert run.ended(35) == 143, run.console()
-    assert 24.5 < run.elapsed_s() - begun_s < 27
+    assert run.ended() == 143, run.console()
+    assert any("SIGKILL after 25 s" in line for line in run.said()), run.console()
 
 
 @pytest.mark.dsup_only
 def test_half_the_grace_for_the_signal_then_term(run):
     """A rank that ignores INT gets TERM at half the grace, not KILL."""
-    run.start("--nproc 1 --shutdown-timeout 2", f"*:ignore=INT,trap=TERM/0,{PAUSE}")
+    run.start("--nproc 1 --shutdown-timeout 3", f"*:ignore=INT,trap=TERM/0,{PAUSE}")
     run.wait_event("ready")
-    begun_s = run.elapsed_s()
     run.signal(signal.SIGINT)
 
-    assert run.ended(5) == 130, run.console()
-    assert 0.9 < run.elapsed_s() - begun_s < 1.8
+    assert run.ended() == 130, run.console()
     assert len(run.events("saved")) == 1
+    asked, half = run.journal("signalled", "tick")
+    assert half.at_s - asked.at_s == pytest.approx(1.5, abs=1)
 
 
 @pytest.mark.dsup_only
@@ -134,59 +130,60 @@ def test_ctrl_c_of_a_terminal_counts_once(run):
     run.wait_event("ready", 2)
     os.killpg(run.process.pid, signal.SIGINT)
 
-    assert run.ended(5) == 130, run.console()
+    assert run.ended() == 130, run.console()
     assert len(run.events("got-INT")) == 2
     assert len(run.events("saved")) == 2
 
 
-def later(run, proc, seconds, number):
+def later(run, proc, number, nth=2):
     """Send a signal that counts as another one: they must be a second apart."""
-    end_s = run.elapsed_s() + seconds
-    proc.until(lambda: run.elapsed_s() > end_s, seconds + 1, "the clock stands")
+    proc.until(lambda: len(run.journal("signalled")) == nth - 1, 60, run.console)
+    end_s = run.elapsed_s() + 1.1
+    proc.until(lambda: run.elapsed_s() > end_s, 60, "the clock stands")
     run.signal(number)
-    return run.elapsed_s()
 
 
 @pytest.mark.dsup_only
 @pytest.mark.slow
 def test_a_second_ctrl_c_kills_now(run, proc):
     """B43: whoever presses Ctrl-C again does not want to wait."""
-    run.start("--nproc 2 --shutdown-timeout 25", f"*:ignore=INT,ignore=TERM,{PAUSE}")
+    run.start("--nproc 2 --shutdown-timeout 600", f"*:ignore=INT,ignore=TERM,{PAUSE}")
     run.wait_event("ready", 2)
     run.signal(signal.SIGINT)
-    begun_s = later(run, proc, 1.2, signal.SIGINT)
+    later(run, proc, signal.SIGINT)
 
-    assert run.ended(3) == 130, run.console()
-    assert run.elapsed_s() - begun_s < 1.0
+    assert run.ended() == 130, run.console()
     run.nothing_left()
 
 
 @pytest.mark.dsup_only
 @pytest.mark.slow
-@pytest.mark.timeout(30)
 def test_a_second_term_leaves_five_seconds(run, proc):
     """B43: a second TERM shortens the grace to 5 s, whatever it was."""
-    run.start("--nproc 2 --shutdown-timeout 25", f"*:ignore=TERM,{PAUSE}")
+    run.start("--nproc 2 --shutdown-timeout 600", f"*:ignore=TERM,{PAUSE}")
     run.wait_event("ready", 2)
     run.signal(signal.SIGTERM)
-    begun_s = later(run, proc, 1.2, signal.SIGTERM)
+    later(run, proc, signal.SIGTERM)
 
-    assert run.ended(8) == 143, run.console()
-    assert 4.5 < run.elapsed_s() - begun_s < 6.5
+    assert run.ended() == 143, run.console()
+    _, second = run.journal("signalled")
+    (ended, *_) = run.journal("rank_exited")
+    assert ended.at_s - second.at_s > 4.9
 
 
 @pytest.mark.dsup_only
 @pytest.mark.slow
 def test_a_third_term_kills(run, proc):
     """B43: a third TERM ends everything at once, and leaves no orphans."""
-    run.start("--nproc 2 --shutdown-timeout 25", f"*:helper=setsid,ignore=TERM,{PAUSE}")
+    run.start(
+        "--nproc 2 --shutdown-timeout 600", f"*:helper=setsid,ignore=TERM,{PAUSE}"
+    )
     run.wait_event("ready", 2)
     run.signal(signal.SIGTERM)
-    later(run, proc, 1.2, signal.SIGTERM)
-    begun_s = later(run, proc, 1.2, signal.SIGTERM)
+    later(run, proc, signal.SIGTERM)
+    later(run, proc, signal.SIGTERM, nth=3)
 
-    assert run.ended(3) == 143, run.console()
-    assert run.elapsed_s() - begun_s < 1.0
+    assert run.ended() == 143, run.console()
     run.nothing_left()
 
 
@@ -197,7 +194,7 @@ def test_ranks_that_end_well_when_stopped(run):
     run.wait_event("ready", 2)
     run.signal(signal.SIGTERM)
 
-    assert run.ended(4) == 143, run.console()
+    assert run.ended() == 143, run.console()
     assert len(run.events("saved")) == 2
 
 
@@ -208,10 +205,10 @@ def test_nohup_is_respected(run, proc):
     run.wait_event("ready")
     run.signal(signal.SIGHUP)
     run.signal(signal.SIGUSR1)
-    proc.until(lambda: any("USR1" in line for line in run.said()), 5, run.console)
+    proc.until(lambda: any("USR1" in line for line in run.said()), 60, run.console)
     run.emit("go")
 
-    assert run.ended(5) == 0, run.console()
+    assert run.ended() == 0, run.console()
 
 
 @pytest.mark.dsup_only
@@ -232,10 +229,10 @@ def test_signals_are_for_ranks_not_for_their_helpers(run, proc):
         "signal.pause()\n"
     )
     run.start("--nproc 1 --shutdown-timeout 2", script=script)
-    proc.until(lambda: "parent-ready" in run.console(), 5, run.console)
+    proc.until(lambda: "parent-ready" in run.console(), 60, run.console)
     run.signal(signal.SIGTERM)
 
-    assert run.ended(5) == 143, run.console()
+    assert run.ended() == 143, run.console()
     assert "saved None" in run.console()
     assert "helper-got-TERM" not in run.console()
     run.nothing_left()
@@ -243,20 +240,22 @@ def test_signals_are_for_ranks_not_for_their_helpers(run, proc):
 
 @pytest.mark.dsup_only
 @pytest.mark.parametrize(
-    ("helper", "least_s", "most_s"),
+    ("helper", "grace_s"),
     [
-        pytest.param("setsid", 0.0, 1.0, id="B47 one that ends on TERM"),
-        pytest.param("stubborn", 0.9, 2.5, id="B47 one that doesn't is killed"),
+        pytest.param("setsid", 600, id="B47 one that ends on TERM"),
+        pytest.param("stubborn", 1, id="B47 one that doesn't is killed"),
     ],
 )
-def test_helpers_left_after_success(run, helper, least_s, most_s):
+def test_helpers_left_after_success(run, helper, grace_s):
     """B47: helpers alive after success get TERM and the grace, and are named."""
-    run.start("--nproc 1 --shutdown-timeout 1", f"*:helper={helper},work=0.1,emit=done")
-    run.wait_event("done")
-    begun_s = run.elapsed_s()
+    run.start(
+        f"--nproc 1 --shutdown-timeout {grace_s}",
+        f"*:helper={helper},work=0.1,emit=done",
+    )
 
-    assert run.ended(5) == 0, run.console()
-    assert least_s <= run.elapsed_s() - begun_s <= most_s
+    assert run.ended() == 0, run.console()
+    killed = any("did not end: SIGKILL" in line for line in run.said())
+    assert killed is (helper == "stubborn"), run.console()
     assert any("sleep" in line or "sh" in line for line in run.said()), run.console()
     run.nothing_left()
 
@@ -266,7 +265,7 @@ def test_helpers_may_be_kept(run):
     """B47: --keep-helpers leaves what a rank started, and says nothing of it."""
     run.start("--nproc 1 --keep-helpers", "*:helper=setsid")
 
-    assert run.ended(5) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert ["sleep" in line for _, line in run.processes()] == [True]
 
 
@@ -275,9 +274,9 @@ def test_helpers_may_be_kept(run):
 def test_a_stop_at_any_moment_of_the_start(run, proc, number):
     """Once there is an agent a stop ends the run with its code, without a trace."""
     run.start("--nproc 4", f"*:{PAUSE}")
-    proc.until(lambda: proc.children_of(run.process.pid), 5, run.console)
+    proc.until(lambda: proc.children_of(run.process.pid), 60, run.console)
     run.signal(number)
 
-    assert run.ended(5) == 128 + number, run.console()
+    assert run.ended() == 128 + number, run.console()
     assert not re.search(r'/dsup/(\w+/)?\w+\.py"', run.console()), run.console()
     run.nothing_left()

@@ -27,7 +27,7 @@ def test_disk_full_while_logging(run, full_disk, left_kib):
     (full_disk / "filler").write_bytes(bytes((2048 - left_kib) << 10))
     run.start(f"--nproc 2 --log-dir {full_disk}", "*:lines=20000,emit=done", logs=False)
 
-    code = run.ended(30)
+    code = run.ended()
     if left_kib == 0:
         assert code == 2, run.console()[-2000:]
         assert len(run.said()) == 1
@@ -48,7 +48,7 @@ def test_a_log_directory_that_cannot_be_written(run, where):
     """What was asked for and can not be had is a wrong call: 2, and one clear line."""
     run.start(f"--nproc 2 --log-dir {where}", "*:emit=started", logs=False)
 
-    assert run.ended(5) == 2, run.console()
+    assert run.ended() == 2, run.console()
     assert not run.events("started")
     assert where in run.console()
     assert len(run.console().splitlines()) == 1
@@ -61,7 +61,7 @@ def test_a_read_only_file_system(run, full_disk):
     subprocess.run(["mount", "-o", "remount,ro", full_disk], check=True)
     run.start(f"--nproc 2 --log-dir {full_disk}/x", "*:emit=started", logs=False)
 
-    assert run.ended(5) == 2, run.console()
+    assert run.ended() == 2, run.console()
     assert not run.events("started")
     assert "ead-only" in run.console()
 
@@ -72,7 +72,7 @@ def test_an_unreadable_script(run):
     script.mkdir()
     run.start("--nproc 2", script=script)
 
-    assert run.ended(5) in (1, 2), run.console()
+    assert run.ended() in (1, 2), run.console()
     assert "train.py" in run.console()
     assert not re.search("(?s)Traceback.*/dsup/", run.console())
 
@@ -86,7 +86,7 @@ def test_streams_closed_at_the_start(run, stream):
         wrap=["sh", "-c", f'exec "$@" {stream}', "sh"],
     )
 
-    assert run.ended(10) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert len(run.events("done")) == 2
     for rank in "01":
         logs = run.run_dir() / "attempt_0" / rank
@@ -103,7 +103,7 @@ def test_output_into_a_file(run, target):
     text = f'({first}exec "$@") {target.format(path)}'
     run.start("--nproc 2", "*:lines=300", wrap=["sh", "-c", text, "sh"])
 
-    assert run.ended(10) == 0, run.console()
+    assert run.ended() == 0, run.console()
     lines = path.read_text().splitlines()
     assert lines[0] == "from before"
     assert len([line for line in lines if line.endswith("whole")]) == 600
@@ -116,7 +116,7 @@ def test_a_reader_that_went_away(run):
     os.close(writer)
     os.close(reader)
 
-    assert run.ended(10) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert len(run.events("done")) == 2
 
 
@@ -126,7 +126,7 @@ def test_a_console_that_nobody_reads(run):
     run.start("--nproc 2", "*:lines=5000,emit=done", stdout=writer)
     os.close(writer)
     try:
-        assert run.ended(10) == 0, run.console()
+        assert run.ended() == 0, run.console()
     finally:
         os.close(reader)
     log = (run.run_dir() / "attempt_0" / "1" / "stdout.log").read_text()

@@ -26,7 +26,7 @@ def judged(run, kind, culprit=2, *, ranks=4, act=None):
     run.start(f"--nproc {ranks} --settle 2", kind, str(culprit), script=RING)
     if act:
         act()
-    code = run.ended(30)
+    code = run.ended()
     return verdict_of(run), code
 
 
@@ -178,5 +178,5 @@ def test_a_flood_of_notes_costs_the_agent_nothing(run):
     script.write_text(code)
     run.start("--nproc 1 --settle 0", script=script)
 
-    assert run.ended(15) == 1
+    assert run.ended() == 1
     assert "ValueError: after the flood" in verdict_of(run)["summary"]

@@ -91,6 +91,8 @@ def test_nothing_else_is_set():
         "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
         "TORCH_FR_BUFFER_SIZE",
         "TORCH_FR_DUMP_TEMP_FILE",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT",
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE",
     }
 
 
@@ -107,6 +109,8 @@ def test_ambient_values_of_the_contract_are_overwritten(name):
     [
         ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         ("TORCH_FR_BUFFER_SIZE", "2000"),
+        ("TORCH_NCCL_DUMP_ON_TIMEOUT", "1"),
+        ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "/scratch/dsup-abc/nccl_pipe_1_"),
         ("TORCH_FR_DUMP_TEMP_FILE", "/runs/r1/attempt_3/nccl_trace_rank_"),
         ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "300"),
         ("TORCHINDUCTOR_CACHE_DIR", "/scratch/torchinductor_me"),
@@ -259,7 +263,8 @@ def test_ranks_do_not_share_what_is_theirs():
     first["HOME"] = "elsewhere"
 
     assert differing == set(
-        "RANK LOCAL_RANK ROLE_RANK DSUP_HEARTBEAT TORCHELASTIC_ERROR_FILE".split()
+        "RANK LOCAL_RANK ROLE_RANK DSUP_HEARTBEAT TORCHELASTIC_ERROR_FILE "
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE".split()
     )
     assert (base, second["HOME"]) == ({"HOME": "/root"}, "/root")
 

@@ -233,6 +233,16 @@ def test_an_overloaded_node_widens_every_limit():
     assert strained[0].at_s - 60 > 2 * (calm[0].at_s - 60)
 
 
+def test_overload_freezes_nobody():
+    """State T is somebody's signal, on a busy node as well."""
+    loop = Loop(0, 0.1)
+    loop.state = lambda now_s: "T" if now_s >= 10 else "S"
+
+    found, _ = run([loop], 100, strain=8.0)
+
+    assert [one.at_s for one in found] == [10.0, 10.0 + FROZEN_S]
+
+
 def test_limits_begin_anew_after_nobody_has_looked():
     """A suspended laptop, or a stopped agent, is nobody's hang."""
     loops = [Loop(0, 0.1, stop_s=20.0)]
@@ -304,3 +314,53 @@ def test_who_did_not_come_is_not_confirmed_on_an_old_proof():
         looks = [loop.look(now_s) for loop in loops]
         watch, news = observe(watch, looks, float(now_s))
         assert not news
+
+
+def alone(phase, begin_s, end_s):
+    """Return two loops, of which the first is in a phase while the other waits."""
+    away_s = end_s - begin_s
+    first = Loop(0, lambda step: away_s if step == 100 else begin_s / 100)
+    first.phase = lambda now_s: phase if begin_s < now_s <= end_s else "train"
+    other = Loop(1, lambda step: away_s if step == 100 else begin_s / 100)
+    return [first, other]
+
+
+@pytest.mark.parametrize("phase", ["eval", "checkpoint", "finish"])
+def test_ranks_may_wait_for_one_that_evaluates_alone(phase):
+    """It has the limit of its phase, and those that wait for it learn nothing of it."""
+    found, watch = run(alone(phase, 30.0, 630.0), 700.0)
+
+    assert not found
+    assert all(pulse.longest_s < 5 for pulse in watch.pulses.values())
+
+
+def test_ranks_that_do_not_go_on_after_an_evaluation_are_suspected():
+    """Their time starts with its end."""
+    loops = alone("eval", 30.0, 90.0)
+    for loop in loops:
+        loop.stop_s = 90.0
+
+    found, _ = run(loops, 100.0)
+
+    assert [one.kind for one in found] == ["suspected"]
+    assert 92.0 <= found[0].at_s <= 94.0
+
+
+def test_an_evaluation_that_outlasts_its_limit_excuses_nobody():
+    """Who waits for it is no more patient than whoever set the limit."""
+    watch = Watch(Limits(eval_s=120.0))
+
+    found, _ = run(alone("eval", 30.0, 9000.0), 400.0, watch=watch)
+
+    assert ("confirmed", (0,)) in [(one.kind, one.ranks) for one in found]
+
+
+def test_more_overload_refutes_no_suspicion():
+    """Nothing has moved: the rank did not go on."""
+    loops = [Loop(0, 0.1, stop_s=20.0)]
+    _, watch = run(loops, 24)
+
+    watch, news = observe(watch, [loops[0].look(25.0)], 25.0, strain=10.0)
+
+    assert not news
+    assert set(watch.suspected) == {0}

@@ -203,6 +203,29 @@ def test_ranks_that_all_end_while_capturing_are_judged_at_once(node):
     assert cmd.Judge("judge", 0, final=False) in node.commands
 
 
+def test_ranks_that_go_on_while_capturing_are_let_go_on(node):
+    """Nobody was signalled yet; the answer to the last look ends nothing any more."""
+    node.running()
+    before = node.state
+
+    node.confirmed(1).cleared(1)
+    assert (node.state, node.commands) == (before, ())
+
+    node.captured(1, final=True)
+    assert (node.stage, node.commands) == (Stage.RUNNING, ())
+
+
+@pytest.mark.parametrize("what", ["a death", "a signal"])
+def test_an_end_that_has_begun_is_not_called_off(node, what):
+    """A rank has failed, or was told to leave: the others would wait for it."""
+    if what == "a death":
+        node.capturing().exited(2, 1).cleared(1)
+        assert node.stage is Stage.CAPTURING
+    else:
+        node.capturing().captured(1, final=True).cleared(1)
+        assert node.stage is Stage.TERMINATING
+
+
 def test_a_rank_that_ends_while_capturing_is_not_the_first_to_fail(node):
     """The attempt had failed before: the pause and the cause are the hang's."""
     node.capturing().exited(2, -SIGKILL)

@@ -4,6 +4,7 @@
 name is the stage that follows.
 """
 
+import itertools
 import typing
 
 import pytest
@@ -41,7 +42,7 @@ group_empty         -        -           -           -           -           -  
 progressed          =        =           =           =           =           =           =         =       =        =        =         -
 stepped             -        -           -           -           -           -           -         -       -        -        -         -
 hang_suspected      -        =           -           -           -           -           -         -       -        -        -         -
-hang_cleared        -        -           -           -           -           -           -         -       -        -        -         -
+hang_cleared        -        -           -           RUNNING     -           -           -         -       -       -        -         -
 hang_confirmed      -        CAPTURING   -           -           -           -           -         -       -        -        -         -
 captured/early      -        -           -           -           -           -           -         -       -        -        -         -
 captured/final      -        -           -           TERMINATING -           -           -         -       -        -        -         -
@@ -130,36 +131,35 @@ def test_every_event_and_every_stage_is_named(new_node):
     assert stages == set(Stage)
 
 
-@pytest.mark.parametrize(
-    ("row", "story", "answer"),
-    [pytest.param(*case, id=f"{case[0]} while {case[1]}") for case in CASES],
-)
-def test_the_answer_is_that_of_the_table(new_node, row, story, answer):
+@pytest.mark.parametrize("story", STORIES)
+def test_the_answer_is_that_of_the_table(new_node, story):
     """The machine does with an event what the table says, and nothing else."""
-    node = getattr(new_node(), story)()
-    before = node.state
+    for row, told, answer in CASES:
+        if told != story:
+            continue
+        node = getattr(new_node(), story)()
+        before = node.state
 
-    node.tell(happening(row, node))
+        node.tell(happening(row, node))
 
-    changed = node.state != before or node.commands != ()
-    stays = node.stage is before.stage
-    expected = {"-": (False, True), "=": (True, True)}.get(answer, (True, False))
-    assert (changed, stays) == expected
-    assert answer in ("-", "=", node.stage.name)
+        changed = node.state != before or node.commands != ()
+        stays = node.stage is before.stage
+        expected = {"-": (False, True), "=": (True, True)}.get(answer, (True, False))
+        assert (changed, stays) == expected, f"{row} while {story}"
+        assert answer in ("-", "=", node.stage.name), f"{row} while {story}"
 
 
 @pytest.mark.parametrize("story", [name for name in STORIES if name != "over"])
-@pytest.mark.parametrize("row", OF_AN_ATTEMPT)
-@pytest.mark.parametrize("other", [-1, 1], ids=["before", "after"])
-def test_an_event_of_another_attempt_changes_nothing(new_node, story, row, other):
+def test_an_event_of_another_attempt_changes_nothing(new_node, story):
     """What is late from the attempt before, or of none yet, has no effect."""
-    node = getattr(new_node(), story)()
-    event = happening(row, node)
-    before = node.state
+    for row, other in itertools.product(OF_AN_ATTEMPT, (-1, 1)):
+        node = getattr(new_node(), story)()
+        event = happening(row, node)
+        before = node.state
 
-    node.tell(event._replace(attempt=node.attempt + other))
+        node.tell(event._replace(attempt=node.attempt + other))
 
-    assert (node.state, node.commands) == (before, ())
+        assert (node.state, node.commands) == (before, ()), f"{row}, {other:+}"
 
 
 def test_before_its_launch_a_run_has_no_deadline(node):

@@ -4,7 +4,7 @@
  *   FAKE_NVML_MODE  what is wrong: healthy, ecc, remap, recovery, lost, reset, unknown,
  *                   xid, hang, hang_start, die, init (nvmlInit fails with FAKE_NVML_CODE),
  *                   and what only a new job meets: pending, narrow, links, fabric, busy,
- *                   leak
+ *                   leak; spin (a kernel runs on it that moves no memory)
  *   FAKE_NVML_GPU   with which GPU (1)
  *   FAKE_NVML_EACH  instead of both: what is wrong with GPU 0, 1, … (ecc,healthy,lost)
  *   FAKE_NVML_WHEN  a file: all is well until it exists
@@ -221,6 +221,25 @@ int nvmlDeviceGetCurrPcieLinkWidth(Device *device, unsigned *width)
 int nvmlDeviceGetMaxPcieLinkWidth(Device *device, unsigned *width)
 {
     *width = 16;
+    return gate(device);
+}
+
+int nvmlDeviceGetUtilizationRates(Device *device, unsigned *percent)
+{
+    percent[0] = hits("spin", device) ? 100 : 0;
+    percent[1] = 0;
+    return gate(device);
+}
+
+int nvmlDeviceGetPowerUsage(Device *device, unsigned *milliwatts)
+{
+    *milliwatts = hits("spin", device) ? 118400 : 70000;
+    return gate(device);
+}
+
+int nvmlDeviceGetPerformanceState(Device *device, int *level)
+{
+    *level = 0;
     return gate(device);
 }
 

@@ -15,9 +15,9 @@ from dsup.core.state import NEVER
 from dsup.devices import Devices
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
-from dsup.facts import gpu_health, nvml
+from dsup.facts import gpu_health, gpu_load, nvml
 
-LIMIT_S = 12.0
+LIMIT_S = 60.0
 RANK = {"LOCAL_RANK": "0"}
 
 
@@ -49,6 +49,9 @@ class Driver:
         if os.environ.get("FAKE_NVML_MODE") != "hang_start":
             self.turn_while(lambda: devices.deadline() < NEVER)
         sickens.touch()
+        if os.environ.get("FAKE_NVML_MODE") == "spin":
+            devices.glance()
+            self.turn_while(lambda: not devices.found.probed.loads)
         if os.environ.get("FAKE_NVML_MODE") == "xid":
             self.turn_while(lambda: not devices.found.probed.events)
         died_s, probe = time.monotonic(), devices.pids
@@ -68,8 +71,12 @@ class Driver:
             "health": [
                 {**one._asdict(), "gpu": one.gpu.number, "at_s": None} for one in health
             ],
+            "loads": [
+                gpu_load.told(one) for one in gpu_load.decode(probed.loads).values()
+            ],
             "nvml": nvml.missing(probed),
             "took_s": took_s,
+            "probes": len(self.devices.pids),
             "lates": self.lates,
         }
         print(json.dumps(told), flush=True)

@@ -202,6 +202,20 @@ def test_behind_a_shell_the_first_python_is_asked(scene):
 
 
 @needs_py_spy
+def test_a_suspicion_disturbs_nobody(scene):
+    """py-spy only reads; before an end the ranks are asked themselves."""
+    scene.start(SLEEPS)
+
+    _, (read,) = scene.take()
+    assert "rest" in main_of(read)
+    assert os.lseek(scene.ranks[0].stacks, 0, os.SEEK_CUR) == 0
+
+    _, (told,) = scene.take(final=True)
+    assert "rest" in main_of(told)
+    assert os.lseek(scene.ranks[0].stacks, 0, os.SEEK_CUR) > 0
+
+
+@needs_py_spy
 def test_a_frozen_rank_is_read_from_outside(scene):
     """It answers nobody, and is not even asked: it would die of it when it goes on."""
     scene.start(SLEEPS, SLEEPS)

@@ -117,7 +117,7 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
     writer = threading.Thread(target=path.write_bytes, args=(b"a\nb\n",))
     writer.start()
     found, _ = read(path)
-    writer.join(10)
+    writer.join(60)
 
     assert found == [("pipe", b"a"), ("pipe", b"b")]
 

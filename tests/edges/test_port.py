@@ -216,7 +216,7 @@ from datetime import timedelta
 from torch.distributed import TCPStore
 store = TCPStore(
     "127.0.0.1", int(sys.argv[1]), 1, is_master=True, wait_for_workers=False,
-    timeout=timedelta(seconds=10), use_libuv={libuv},
+    timeout=timedelta(seconds=60), use_libuv={libuv},
 )
 store.set("key", "value")
 print(store.get("key").decode())
@@ -225,7 +225,13 @@ print(store.get("key").decode())
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.parametrize("libuv", [True, False], ids=["libuv", "plain"])
+@pytest.mark.parametrize(
+    "libuv",
+    [
+        pytest.param(True, id="libuv"),
+        pytest.param(False, id="plain", marks=pytest.mark.soak),
+    ],
+)
 def test_the_store_of_rank_0_listens_on_the_held_port(held, libuv):
     """Torch's own store, with either of its two servers, while the agent holds on."""
     done = subprocess.run(

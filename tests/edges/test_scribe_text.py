@@ -180,18 +180,18 @@ def test_an_unfinished_line_keeps_its_last_state_only(written, kept):
 @pytest.mark.parametrize(
     "block",
     [
-        pytest.param(b"\r" * 250_000 + b"x\n", id="returns"),
-        pytest.param(b"x" * 250_000 + b"\n", id="one line"),
-        pytest.param(b"x\r" * 125_000 + b"\n", id="states"),
-        pytest.param(b"\n" * 250_000, id="lines"),
+        pytest.param(b"\r" * 2_000_000 + b"x\n", id="returns"),
+        pytest.param(b"x" * 2_000_000 + b"\n", id="one line"),
+        pytest.param(b"x\r" * 1_000_000 + b"\n", id="states"),
+        pytest.param(b"\n" * 2_000_000, id="lines"),
     ],
 )
 def test_no_input_is_slow(block):
-    """Time grows with the input and not with its square."""
+    """Time grows with the input: with its square these would take an hour."""
     started = time.process_time()
     text.final_states(block)
 
-    assert time.process_time() - started < 0.25
+    assert time.process_time() - started < 60
 
 
 @pytest.mark.parametrize("character", ["é", "漢", "🙂"])

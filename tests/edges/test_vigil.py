@@ -16,7 +16,7 @@ from dsup_runtime import contract
 
 SLEEPS = "import time; print(flush=True); time.sleep(60)"
 TALKS = "import sys\nprint(flush=True)\nfor line in sys.stdin: print(line, flush=True)"
-LIMIT_S = 10
+LIMIT_S = 60
 
 
 @pytest.fixture
@@ -123,6 +123,23 @@ def test_steps_on_the_page_are_learned_and_missed(ranks, vigil):
 
     assert not watch.look(12.0, there, stands)
     assert [one.ranks for one in watch.look(13.5, there, stands)] == [(0, 1)]
+
+
+def test_a_limit_that_passes_between_two_looks_is_not_waited_for(ranks, vigil):
+    """The next look is when it passes; while all make steps it is a second later."""
+    there = ranks(SLEEPS)
+    watch = vigil(there)
+    for now in range(1, 11):
+        watch.look(now, there, page(beat(now - 0.5, now)))
+        assert (watch.due_s, watch.wake_s) == (now + 1, float("inf"))
+
+    watch.look(11.0, there, page(beat(9.5, 10)))
+    assert 12 <= watch.due_s <= 13
+    watch.look(12.0, there, page(beat(9.5, 10)))
+    assert watch.due_s == watch.wake_s
+    found = watch.look(watch.wake_s, there, page(beat(9.5, 10)))
+
+    assert [one.kind for one in found] == ["suspected"]
 
 
 def test_a_rank_is_not_asleep_that_runs_now_and_then(ranks, vigil):

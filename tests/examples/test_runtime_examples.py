@@ -162,7 +162,7 @@ def finished(launch):
     [
         pytest.param(PLAIN, 1, id="python"),
         pytest.param(TORCHRUN, 2, id="torchrun", marks=pytest.mark.soak),
-        pytest.param(DSUP, 2, id="dsup"),
+        pytest.param(DSUP, 2, id="dsup", marks=pytest.mark.soak),
     ],
 )
 def test_the_example_runs_to_its_end(script, finished, launcher, ranks):
@@ -182,7 +182,9 @@ def test_a_killed_rank_costs_the_steps_since_the_last_checkpoint(script, finishe
     assert sorted(run.told("ends")) == [(0, STEPS[2]), (1, STEPS[2])]
 
 
-@pytest.mark.parametrize("to_whom", ["dsup", "rank 1"])
+@pytest.mark.parametrize(
+    "to_whom", [pytest.param("dsup", marks=pytest.mark.soak), "rank 1"]
+)
 def test_sigterm_ends_all_ranks_at_the_same_step(script, launch, to_whom):
     """One signal, wherever it arrives: the step is saved, and the exit code is 143.
 

@@ -18,7 +18,7 @@ TORCHRUN = [
     *("--standalone", "--nproc-per-node", "2"),
 ]
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
 def train(root, *arguments, launcher=PLAIN, steps=6):
@@ -60,11 +60,13 @@ def test_a_plain_process_trains_without_a_word_on_stderr(undisturbed):
     assert "\ndef " in undisturbed.stdout
 
 
+@pytest.mark.soak
 def test_weights_depend_on_the_seed(tmp_path, undisturbed):
     """A run is another one only if it is asked to be."""
     assert weights(train(tmp_path, "--seed", "1")) != weights(undisturbed)
 
 
+@pytest.mark.soak
 def test_a_killed_run_that_is_resumed_ends_with_the_weights_of_an_undisturbed_one(
     tmp_path, undisturbed
 ):
@@ -113,5 +115,5 @@ def test_sigterm_is_answered_with_a_checkpoint(tmp_path):
         assert run.stdout.readline().startswith("step     1 ")
         run.terminate()
 
-        assert run.wait(30) == 128 + signal.SIGTERM
+        assert run.wait(60) == 128 + signal.SIGTERM
     assert newest_valid(tmp_path).newest.step >= 1

@@ -15,7 +15,7 @@ import threading, time
 from dsup.linux import libc, proc, signals, tree
 
 def until(holds):
-    for _ in range(2000):
+    for _ in range(12_000):
         if holds():
             return
         select.select([], [], [], 0.005)
@@ -30,7 +30,7 @@ def start(*argv):
     return int(os.read(read, 20)), read
 
 def ended(fd):
-    return select.select([fd], [], [], 10)[0] == [fd] and os.read(fd, 1) == b""
+    return select.select([fd], [], [], 60)[0] == [fd] and os.read(fd, 1) == b""
 
 def tell(**facts):
     print(json.dumps(facts), flush=True)
@@ -51,7 +51,7 @@ def drive():
             check=False,
             env={k: v for k, v in env.items() if k not in MEASURED_BY * poor},
             text=True,
-            timeout=15,
+            timeout=60,
         )
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout)

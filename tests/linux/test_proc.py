@@ -185,11 +185,11 @@ def test_children_of_every_thread_are_found():
     def fork():
         children.append(subprocess.Popen(["sleep", "600"]))
         started.set()
-        end.wait(10)
+        end.wait(60)
 
     thread = threading.Thread(target=fork)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     found = proc.children(os.getpid())
     end.set()
     thread.join()
@@ -203,7 +203,7 @@ def test_descendants_come_parents_first_and_branches_can_be_left_out(shell):
     """A spared child hides all that is below it."""
     pid = shell("sh -c 'sleep 600 & echo $!; wait' | { read x; echo; exec cat; } &")
     found = []
-    for _ in range(500):
+    for _ in range(6000):
         found = proc.descendants(pid)
         if len(found) == 3:
             break
@@ -246,7 +246,7 @@ def test_a_session_is_that_of_its_leader():
 def test_where_a_sleeper_sleeps(shell):
     """The kernel function is named; of what does not sleep there is none."""
     pid = shell(":")
-    for _ in range(500):
+    for _ in range(6000):
         if proc.wchan(pid):
             break
         select.select([], [], [], 0.01)
@@ -330,7 +330,7 @@ def test_a_file_is_known_again_at_a_descriptor():
 
 def until_asleep(pid):
     """Wait until a process sleeps in the kernel; return where."""
-    for _ in range(500):
+    for _ in range(6000):
         if place := proc.wchan(pid):
             return place
         select.select([], [], [], 0.01)

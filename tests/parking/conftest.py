@@ -20,14 +20,6 @@ new_run = _MODULE.new_run
 run = _MODULE.run
 proc = _MODULE.proc
 WORKERS = HERE / "workers"
-ROW_TIMEOUT_S = 40
-
-
-def pytest_collection_modifyitems(items):
-    """Give each test the time that a busy machine may need."""
-    for item in items:
-        if HERE in item.path.parents and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(ROW_TIMEOUT_S))
 
 
 class Parked:

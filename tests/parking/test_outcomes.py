@@ -30,7 +30,7 @@ def test_the_outcome_of_a_killed_main_rank_is_written_for_it(
     if kill:
         run.wait_event("ready", 2)
         run.signal(kill)
-    run.ended(8)
+    run.ended()
 
     if expected is None:
         assert not (run.run_dir() / "attempt_0/outcome.json").exists()
@@ -54,7 +54,7 @@ def test_an_outcome_that_is_there_stays(run):
     )
     run.start("--nproc 1", script=script)
 
-    assert run.ended(8) == 137, run.console()
+    assert run.ended() == 137, run.console()
     assert outcome(run) == {"status": "KILLED"}
     assert list((run.run_dir() / "attempt_0").glob("*.part")) == []
 
@@ -71,5 +71,5 @@ def test_an_outcome_that_was_told_is_not_made_up(run):
     )
     run.start("--nproc 1", script=script)
 
-    assert run.ended(8) == 137, run.console()
+    assert run.ended() == 137, run.console()
     assert not (run.run_dir() / "attempt_0/outcome.json").exists()

@@ -12,7 +12,7 @@ def test_a_rank_may_want_the_stop(run, parked, kind, code, how):
     wish = f"wish={kind}@5" + (",silent" if how == "silent" else "")
     parked.start(run, "--nproc 2 --max-restarts 2", "0:", f"1:{wish}")
 
-    assert run.ended(8) == code, run.console()
+    assert run.ended() == code, run.console()
     told = parked.left_together(run, 2)
     expected = (kind, 1, "enough" if how == "told" else "")
     assert (told.kind, told.of, told.reason) == expected
@@ -26,7 +26,7 @@ def test_a_wish_of_an_error_fails_the_attempt_and_no_more(run, parked, kind):
     clauses = (f"1@0:wish={kind}@5", "0@0:", "*:last=9")
     parked.start(run, "--nproc 2 --max-restarts 1", *clauses)
 
-    assert run.ended(8) == 0, run.console()
+    assert run.ended() == 0, run.console()
     told = parked.left_together(run, 2)
     assert (told.kind, told.of) == (kind, 1)
     assert len(run.events("done")) == 2
@@ -39,7 +39,7 @@ def test_the_greatest_wish_wins(run, parked):
     options = "--nproc 2 --max-restarts 0"
     parked.start(run, options, "0:wish=user@5", "1:wish=error@5")
 
-    assert run.ended(8) == 1, run.console()
+    assert run.ended() == 1, run.console()
     told = parked.left_together(run, 2)
     assert (told.kind, told.of) == ("error", 1)
 
@@ -51,7 +51,7 @@ def test_a_note_that_is_none_stops_nobody(run, parked, garbage):
     """What is no wish of a kind that is known changes nothing."""
     parked.start(run, "--nproc 2", f"1:say={garbage}@3,last=20", "*:last=20")
 
-    assert run.ended(8) == 0, run.console()
+    assert run.ended() == 0, run.console()
     assert len(run.events("done")) == 2
     assert parked.journal(run, "stop_wanted") == []
 
@@ -64,6 +64,6 @@ def test_the_runtimes_wish_is_heard(run, parked, kind, code):
     options = "--nproc 2 --max-restarts 0"
     parked.start(run, options, f"{kind}:1@40", worker="should_stop.py")
 
-    assert run.ended(8) == code, run.console()
+    assert run.ended() == code, run.console()
     told = parked.left_together(run, 2)
     assert (told.kind, told.of, told.reason) == (kind, 1, "enough")

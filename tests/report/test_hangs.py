@@ -117,13 +117,9 @@ def test_who_died_has_not_gone_on(running, events, job):
         ),
         pytest.param(
             ((0, 2), "limit"),
-            "hang: ranks 0, 2 outlasted the limit of their phase",
+            "hang: rank 1 did not come to all_reduce, where the others wait; it is at "
+            "dataset.py:88 in read",
             id="limit",
-        ),
-        pytest.param(
-            ((), "limit"),
-            "hang: a rank that cannot be told outlasted the limit of its phase",
-            id="nobody",
         ),
     ],
 )
@@ -134,6 +130,55 @@ def test_a_confirmed_hang_says_who_and_what_follows(running, events, job, found,
     story.tell(events.confirmed(*found))
 
     assert story.said == f"{said}; taking stacks, then ending the attempt"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ((0, 1, 2, 3), "4 ranks made no progress within the limit of their phase"),
+        ((1,), "a rank made no progress within the limit of its phase"),
+        ((), "a rank made no progress within the limit of its phase"),
+    ],
+)
+def test_a_limit_alone_names_nobody(running, events, job, ranks, said):
+    """Whoever waits for the cause outlasts it as well; the stacks will tell."""
+    story = running(job).tell(events.suspected((0, 1, 2, 3)))
+
+    story.tell(events.confirmed(ranks, "limit"))
+
+    assert story.said == f"hang: {said}; taking stacks, then ending the attempt"
+
+
+def test_ranks_that_go_on_at_the_last_moment_are_left_alone(running, events, job):
+    """What was announced does not happen, and that is said."""
+    story = running(job).tell(events.suspected((0, 1), "silent"))
+    story.tell(events.confirmed((0, 1), "limit"))
+
+    assert story.tell(events.cleared(0, 1)).said == (
+        "no hang any more: ranks 0-3 went on, and nobody is ended"
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        pytest.param(
+            ((2,), "idle"),
+            "rank 2 did nothing for 2 s (no processor time, no output) while all "
+            "others are busy and write nothing: stacks are taken",
+            id="one",
+        ),
+        pytest.param(
+            ((0, 1, 2, 3), "still"),
+            "no rank did anything for 2 s (no processor time, no output): stacks are "
+            "taken",
+            id="all",
+        ),
+    ],
+)
+def test_ranks_that_do_nothing_any_more_are_told(running, events, job, found, said):
+    """Of a script that tells nothing that is all there is to see."""
+    assert running(job).tell(events.suspected(*found)).said == said
 
 
 def test_a_hang_that_ends_the_run_says_so(running, events, job):
@@ -273,3 +318,18 @@ def test_an_agent_that_was_killed_in_a_hang(told):
         "The agent was killed in attempt 0, in a hang (rank 0 did not come where the "
         "others wait): its journal just ends."
     )
+
+
+def test_several_that_outlasted_a_limit_are_not_all_the_cause(told, events):
+    """Without stacks nobody can be named."""
+    limit = events.confirmed((0, 1), "limit")
+    verdict = from_journal(told(limit, cmd.Capture("capture", 0, final=True)), 0)
+
+    assert (verdict.first_ranks, verdict.certainty) == ((), "guess")
+
+
+def test_a_hang_that_was_called_off_is_no_cause(told, events):
+    """The ranks went on before anybody was signalled."""
+    verdict = agent_gone(told(events.cleared(0)), node="n1", rebooted=False)
+
+    assert "hang" not in verdict.summary

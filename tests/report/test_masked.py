@@ -208,15 +208,8 @@ def test_json_without_secrets_is_left_as_it_is_byte_for_byte():
      b"sig=", b"api key abc", b"\x1b[0m", b'a_key=\\\\"', b"'--a-key', "],
 )  # fmt: skip
 def test_the_time_is_linear_whatever_the_text(unit):
-    """Twice the text takes about twice the time."""
-    took_s = []
-    for size in (100_000, 400_000):
-        raw = unit * (size // len(unit))
-        best = 1e9
-        for _ in range(3):
-            start_s = time.process_time()
-            masked(raw)
-            best = min(best, time.process_time() - start_s)
-        took_s.append(best)
+    """It takes a fraction of a second; with the square of it, it would be minutes."""
+    start_s = time.process_time()
+    masked(unit * (400_000 // len(unit)))
 
-    assert took_s[1] < 10 * took_s[0] + 0.05
+    assert time.process_time() - start_s < 60

@@ -17,7 +17,8 @@ import dsup_runtime
 from dsup_runtime import contract
 
 PACKAGES = str(Path(dsup_runtime.__file__).parents[1])
-PATIENCE_S = 15.0
+PATIENCE_S = 120.0
+"""For what is to come soon: no machine is so busy that it comes later."""
 INHERITED = {
     name: value
     for name, value in os.environ.items()
@@ -130,6 +131,8 @@ def be_rank(rank, trial, answers, over):
     os._exit(0)
 
 def hold(trial):
+    if "optim" in trial["code"] or "Parallel" in trial["code"]:
+        import torch._dynamo  # here, or each rank would import it for seconds
     over, end = os.pipe()
     pids, pipes = [], []
     for rank in range(trial["size"]):
@@ -184,7 +187,13 @@ class World(Worker):
         env = [{**(page.environment(slot) if page else {}), **more}
                for slot in range(size)]  # fmt: skip
         meet = f"file://{self.directory}/{self.trials}"
-        trial = {"args": None, "frozen": [], "limit_s": 12, "meet": meet, **trial}
+        trial = {
+            "args": None,
+            "frozen": [],
+            "limit_s": PATIENCE_S,
+            "meet": meet,
+            **trial,
+        }
         self.stdin.write(json.dumps({"code": code, "size": size, "env": env, **trial}))
         self.go_on()
 
@@ -221,7 +230,7 @@ def run_python(script, environment, fds=(), cwd=None, python=sys.executable):
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=PATIENCE_S,
         check=False,
     )
 

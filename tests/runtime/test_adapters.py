@@ -106,15 +106,14 @@ print([name for name in ("mlflow", "wandb") if name in sys.modules])
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(not find_spec("mlflow"), reason="mlflow is not installed")
 @pytest.mark.parametrize(
     ("end", "status", "resumable"),
     [
-        ("finished", "FINISHED", "false"),
+        pytest.param("finished", "FINISHED", "false", marks=pytest.mark.soak),
         ("failed", "FAILED", "false"),
         ("preempted", "KILLED", "true"),
-        ("interrupted", "KILLED", "false"),
+        pytest.param("interrupted", "KILLED", "false", marks=pytest.mark.soak),
     ],
 )
 def test_mlflow_has_one_run_with_the_last_attempts_end(
@@ -150,11 +149,15 @@ print(json.dumps([run.to_dictionary() for run in client.search_runs([home])]))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(not find_spec("wandb"), reason="wandb is not installed")
 @pytest.mark.parametrize(
     ("end", "code"),
-    [("finished", 0), ("failed", 1), ("preempted", 143), ("interrupted", 255)],
+    [
+        ("finished", 0),
+        pytest.param("failed", 1, marks=pytest.mark.soak),
+        ("preempted", 143),
+        pytest.param("interrupted", 255, marks=pytest.mark.soak),
+    ],
 )
 def test_wandb_ends_with_the_code_that_means_it(run, tmp_path, end, code):
     """Its record, made offline, holds the run's own name, the numbers and the code."""

@@ -10,7 +10,7 @@ import pytest
 from dsup_runtime.checkpoints import begin, commit, newest_valid
 from dsup_runtime.checkpoints.directory import CheckpointDir
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 SETUP = """
 import logging

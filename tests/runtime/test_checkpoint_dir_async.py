@@ -13,8 +13,8 @@ from dsup_runtime import deferred
 from dsup_runtime.checkpoints import newest_valid, verify
 from dsup_runtime.checkpoints.directory import CheckpointDir
 
-PATIENCE_S = 15
-DCP_LIMIT_S = 45
+PATIENCE_S = 60
+DCP_LIMIT_S = 60
 """Importing DCP takes seconds, in each rank anew."""
 
 SETUP = """
@@ -157,7 +157,6 @@ def test_a_write_that_has_ended_by_itself_needs_no_waiting(root):
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("size", [1, 2], ids=["alone", "two ranks"])
 def test_dcp_saves_the_values_of_the_moment(world, root, size):
     """What the optimizer changes right after the call does not reach the checkpoint."""
@@ -187,7 +186,6 @@ told = [saved, found.step, weights.unique().tolist(), kept()]
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(60)
 def test_a_rank_killed_while_the_other_writes_publishes_nothing(world, root):
     """The one that is left learns it in bounded time; the one before is unharmed."""
     code = """

@@ -10,7 +10,7 @@ from dsup_runtime import deferred
 from dsup_runtime.checkpoints import begin, commit, newest_valid
 from dsup_runtime.checkpoints.directory import CheckpointDir
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 SETUP = """
 import logging

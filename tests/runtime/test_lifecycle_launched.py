@@ -11,7 +11,7 @@ import pytest
 import dsup
 import dsup_runtime
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 SCRIPT = """
 import os, signal, threading

@@ -37,7 +37,7 @@ class Tracker:
 
     def _tell(self, call, what):
         if call in self.hangs:
-            self.released.wait(15)
+            self.released.wait(60)
         if call in self.fails:
             raise ConnectionError(f"no server at {call}")
         self.told.append((call, what))
@@ -48,10 +48,10 @@ def live():
     """Let reporters live; nothing of them stays."""
     trackers = []
 
-    def start(tracker, limit_s=SHORT_S):
+    def start(tracker):
         trackers.append(tracker)
         reporting = Reporting(tracker)
-        reporting.start(worker_info.info(), limit_s)
+        reporting.start(worker_info.info(), SHORT_S if "start" in tracker.hangs else 60)
         return reporting
 
     yield start
@@ -63,9 +63,9 @@ def live():
 def test_a_reporter_hears_the_start_the_events_and_one_end(live):
     """A second finish, from whatever thread, changes nothing."""
     tracker = Tracker()
-    reporting = live(tracker, 5)
-    reporting.finish(DONE, {"stop": {"step": 4}}, 5)
-    reporting.finish(outcome.stopped("late", step=None), {}, 5)
+    reporting = live(tracker)
+    reporting.finish(DONE, {"stop": {"step": 4}}, 60)
+    reporting.finish(outcome.stopped("late", step=None), {}, 60)
 
     assert tracker.told == [("start", 0), ("event", "stop 1"), ("finish", "FINISHED")]
 
@@ -73,7 +73,7 @@ def test_a_reporter_hears_the_start_the_events_and_one_end(live):
 def test_a_start_that_fails_ends_the_run_at_the_next_stop(live):
     """It is deferred by default; the record that never began is not finished."""
     tracker = Tracker(fails=["start"])
-    live(tracker).finish(DONE, {}, 5)
+    live(tracker).finish(DONE, {}, 60)
 
     first = deferred.first()
     assert (type(first.error), first.where) == (ConnectionError, "reporter.start")
@@ -99,21 +99,21 @@ def test_a_start_that_hangs_is_bounded(live):
     tracker.released.set()
     for thread in threading.enumerate():
         if thread.name == "dsup-report":
-            thread.join(5)
-    reporting.finish(DONE, {}, 5)
+            thread.join(60)
+    reporting.finish(DONE, {}, 60)
     assert tracker.told == [("start", 0), ("finish", "FINISHED")]
 
 
 def test_a_finish_that_hangs_is_bounded(live, caplog):
     """It is logged, and what comes after it comes."""
-    live(Tracker(hangs=["finish"]), 5).finish(DONE, {}, SHORT_S)
+    live(Tracker(hangs=["finish"])).finish(DONE, {}, SHORT_S)
 
     assert "cannot wait longer for the reporter to finish" in caplog.text
 
 
 def test_a_finish_that_fails_is_logged_and_not_raised(live, caplog):
     """The run's own error, or success, is what counts."""
-    live(Tracker(fails=["finish"]), 5).finish(DONE, {}, 5)
+    live(Tracker(fails=["finish"])).finish(DONE, {}, 60)
 
     assert "cannot finish the report" in caplog.text
     assert "no server at finish" in caplog.text
@@ -122,7 +122,7 @@ def test_a_finish_that_fails_is_logged_and_not_raised(live, caplog):
 def test_an_event_that_fails_does_not_keep_the_end_away(live):
     """The outcome is worth more than what was noted before it."""
     tracker = Tracker(fails=["event"])
-    live(tracker, 5).finish(DONE, {"stop": {}}, 5)
+    live(tracker).finish(DONE, {"stop": {}}, 60)
 
     assert tracker.told == [("start", 0), ("finish", "FINISHED")]
 
@@ -134,6 +134,6 @@ def test_a_start_that_exits_is_an_error_like_any(live, raised):
     def start(info):
         raise raised
 
-    live(Tracker(start=start), 5)
+    live(Tracker(start=start))
 
     assert "the reporter ended its start with" in str(deferred.first().error)

@@ -22,7 +22,6 @@ assert "torch" not in sys.modules
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(60)
 def test_ranks_get_maxima_and_all_values_by_rank(world):
     """Numbers up to the limit and values of any length arrive on every rank."""
     code = """
@@ -42,7 +41,6 @@ told = [
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("call", "why"),
     [
@@ -69,7 +67,6 @@ def test_what_cannot_be_sent_is_refused_before_anyone_waits(world, call, why):
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(60)
 def test_a_rank_that_has_gone_is_an_error_of_ours(world):
     """When a peer destroys its groups, the others get a PeerError, in time."""
     code = """
@@ -88,7 +85,6 @@ else:
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(60)
 def test_the_longest_limit_is_waited_for(world):
     """A limit of 30 years is one, and none that is over at once."""
     code = "told = [reduce_max([rank], timeout_s=1e9), exchange(rank, timeout_s=1e9)]"

@@ -234,7 +234,6 @@ def test_a_gradient_that_arm_did_not_reach_is_told(caplog):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 def test_arm_breaks_no_graph(monkeypatch, tmp_path):
     """Inside of torch.compile arming is part of the one graph, and counted there."""
     # torch would set it for good, for this process and what other tests start.

@@ -110,9 +110,16 @@ print(json.dumps({
 """
 
 
-@FUSED
 @pytest.mark.slow
-@pytest.mark.parametrize("beats", [False, True], ids=["no beat", "beats"])
+@pytest.mark.parametrize(
+    ("fused", "beats"),
+    [
+        pytest.param(False, False, id="foreach, no beat"),
+        pytest.param(True, True, id="fused, beats"),
+        pytest.param(True, False, id="fused, no beat", marks=pytest.mark.soak),
+        pytest.param(False, True, id="foreach, beats", marks=pytest.mark.soak),
+    ],
+)
 def test_a_step_has_one_number_wherever_it_is_told(run, tmp_path, fused, beats):
     """That of the last beat, else the guard's own count from 1; a late verdict too."""
     args = {"fused": fused, "beats": beats, "dead": str(tmp_path)}

@@ -184,7 +184,9 @@ told = progress.step
 @pytest.mark.parametrize(
     ("workers", "lives"),
     [
-        pytest.param(0, [4, 2], id="no workers, 4 then 2 ranks"),
+        pytest.param(
+            0, [4, 2], id="no workers, 4 then 2 ranks", marks=pytest.mark.soak
+        ),
         pytest.param(2, [2, 4], id="2 workers, 2 then 4 ranks"),
         pytest.param(0, [2] * 20, id="no workers, 20 kills", marks=pytest.mark.soak),
         pytest.param(2, [2] * 20, id="2 workers, 20 kills", marks=pytest.mark.soak),

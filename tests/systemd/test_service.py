@@ -202,7 +202,7 @@ def test_a_rank_that_the_kernel_kills_does_not_end_the_service(service, pen):
 
 def test_a_stuck_agent_ends_in_another_start(service):
     """Without a sign of the agent the watchdog has all killed, and starts anew."""
-    service.configure(FAST_RUN, script=BEGIN + RANKS, WatchdogSec="2")
+    service.configure(FAST_RUN, script=BEGIN + RANKS, WatchdogSec="4")
     service.start()
     service.until(lambda: len(service.files("began.*")) == 2)
     before = set(service.processes())
@@ -216,7 +216,7 @@ def test_a_stuck_agent_ends_in_another_start(service):
 
 def test_a_run_that_goes_on_is_left_alone_by_the_watchdog(service):
     """The agent gives a sign in time, also when nothing happens."""
-    service.configure(FAST_RUN, script=BEGIN + RANKS, WatchdogSec="2")
+    service.configure(FAST_RUN, script=BEGIN + RANKS, WatchdogSec="8")
     service.start()
     began_us = int(service.show("ActiveEnterTimestampMonotonic"))
     service.until(

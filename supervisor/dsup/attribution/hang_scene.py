@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dsup.attribution import proof, whereabouts
+from dsup.attribution import ordered, proof, whereabouts
 from dsup.attribution.accounts import Account, accounts
 from dsup.attribution.standstill import COLLECTIVES, Standstill, standstill
 from dsup.attribution.timeline import Hang, Timeline
@@ -38,9 +38,11 @@ def verdict_of(  # noqa: PLR0913 (the parts of a verdict)
     told = ranks or tuple(sorted({p.rank for p in timeline.stacks}))[:4]
     failed = [a for a in accounts(timeline) if a.failed]
     evidence = (
+        *ordered.of_order(timeline),
         *whereabouts.of_states(timeline, ranks or told),
         *of_waiting(timeline, shown),
         *whereabouts.of_stacks(timeline, told),
+        *ordered.of_loads(timeline, told),
         *of_progress(timeline, hang, ranks),
         *proof.of_victims(timeline, failed),
         *(line for rank in told for line in proof.of_beat(timeline, rank)),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dsup.facts.audit import Abend
+from dsup.facts.flight_recorder import Trace
+from dsup.facts.gpu_load import Load
 from dsup.facts.hardware import Gpu, GpuHealth, PortChange
 from dsup.facts.kernel import KernelFault
 from dsup.facts.output import LastWords
@@ -150,6 +152,9 @@ class Timeline(NamedTuple):
         stacks_s: when that was, agent clock, seconds; None for never.
         stacks_before: the same of the time before that, taken without progress
             meanwhile.
+        traces: what the ranks' flight recorders held then, by rank.
+        traces_before: the same as ``stacks_before``.
+        loads: what the ranks' GPUs did then, by rank.
         samples: the last of the attempt, oldest first.
     """
 
@@ -183,4 +188,7 @@ class Timeline(NamedTuple):
     stacks: tuple[Process, ...] = ()
     stacks_s: float | None = None
     stacks_before: tuple[Process, ...] = ()
+    traces: Mapping[int, Trace] = {}
+    traces_before: Mapping[int, Trace] = {}
+    loads: Mapping[int, Load] = {}
     samples: tuple[Sample, ...] = ()

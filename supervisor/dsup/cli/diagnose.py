@@ -87,8 +87,9 @@ def diagnose(what: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401 (cl
 
     RUN is a run id or a part of a run directory's name; without it, the newest run that
     is kept where dsup launch keeps runs. DIR is a run directory, a directory of runs
-    (the newest is shown) or of logs. FILE is a log of any launcher, a bundle or a
-    verdict.json; - is standard input.
+    (the newest is shown) or of logs, with dumps of torch's flight recorders among them.
+    FILE is a log of any launcher, such a dump, a bundle or a verdict.json; - is
+    standard input.
     """
     with ExitStack() as stack:
         try:

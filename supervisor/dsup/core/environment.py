@@ -11,6 +11,7 @@ from dsup_runtime import contract
 MASTER_ADDR: Final = "127.0.0.1"
 SIGNALS: Final = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 FLIGHT_RECORDER_ENTRIES: Final = "2000"
+FLIGHT_RECORDER_PIPE: Final = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 
 _RENAMED: Final = {
     "TORCH_NCCL_TRACE_BUFFER_SIZE": "TORCH_FR_BUFFER_SIZE",
@@ -103,7 +104,7 @@ def for_rank(base: Mapping[str, str], shared: Shared, rank: int) -> dict[str, st
         and name not in _SERVICE_NAMES | _OURS
         and not name.startswith(_SERVICE_PREFIXES)
     }
-    unset = defaults(shared)
+    unset = {**defaults(shared), **_pipe(shared, rank)}
     for old, new in _RENAMED.items():
         if old in kept:
             del unset[new]
@@ -126,6 +127,7 @@ def defaults(shared: Shared) -> dict[str, str]:
     dumps = contract.attempt_dir(shared.run_dir, shared.attempt)
     found = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_FR_BUFFER_SIZE": FLIGHT_RECORDER_ENTRIES,
         "TORCH_FR_DUMP_TEMP_FILE": f"{dumps}/nccl_trace_rank_",
         "TORCHINDUCTOR_CACHE_DIR": shared.inductor_cache,
@@ -137,6 +139,15 @@ def defaults(shared: Shared) -> dict[str, str]:
         seconds = max(1, math.ceil(shared.comm_timeout_s))
         found["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] = str(seconds)
     return found
+
+
+def _pipe(shared: Shared, rank: int) -> dict[str, str]:
+    """Return where torch makes the FIFO by which its flight recorder is asked.
+
+    Each rank has a name of its own: whoever starts a group of one in every rank has
+    rank 0 in all of them, and torch ends a process that finds its FIFO there.
+    """
+    return {FLIGHT_RECORDER_PIPE: f"{shared.tmp_dir}/nccl_pipe_{rank}_"}
 
 
 def _one_gpu(base: Mapping[str, str], rank: int) -> dict[str, str]:

@@ -162,7 +162,7 @@ class HangSuspected(NamedTuple):
 
     Attributes:
         ranks: those suspected for the strongest reason, and of them those behind.
-        why: ``frozen``, ``asleep``, ``silent`` or ``stalled``.
+        why: ``frozen``, ``asleep``, ``idle``, ``still``, ``silent`` or ``stalled``.
         since_s: the last sign of any of them, agent clock, seconds.
         usual_s: the learned step time, seconds; None while there is none.
     """

@@ -7,7 +7,8 @@ taken; whoever goes on clears it. Only a confirmed hang is acted upon, and only 
 the ranks run: in any other stage they are on their way out, with a deadline. Then the
 stacks are taken once more before anybody is signalled, since a signal destroys what
 they show. That takes ``CAPTURE_S`` at most: a rank that is frozen, or sleeps in the
-kernel, answers nobody.
+kernel, answers nobody. Ranks that go on meanwhile hang no longer, and none of them was
+signalled: the attempt goes on, too. After the first signal nothing calls its end off.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dsup.core import commands as cmd
 from dsup.core import enter
 from dsup.core import events as ev
 from dsup.core.enter import Decision
-from dsup.core.state import Hang, Stage, State
+from dsup.core.state import NEVER, Hang, Stage, State
 
 _KERNEL: Final = frozenset({"frozen", "asleep"})
 """What the kernel says of a rank goes before what follows from it."""
@@ -32,7 +33,7 @@ def on_finding(
         case ev.HangSuspected():
             return _on_suspected(state, event)
         case ev.HangCleared():
-            return state._replace(suspected=None), ()
+            return _on_cleared(state)
         case ev.HangConfirmed():
             return _on_confirmed(state, event)
         case _:
@@ -48,12 +49,24 @@ def _on_suspected(state: State, event: ev.HangSuspected) -> Decision:
     return state._replace(suspected=doubt), (order,)
 
 
+def _on_cleared(state: State) -> Decision:
+    """Forget it; an end that was decided upon is called off if nobody has failed."""
+    state = state._replace(suspected=None)
+    failed = any(end.status for end in state.ended)
+    if state.stage is not Stage.CAPTURING or failed:
+        return state, ()
+    running = state._replace(stage=Stage.RUNNING, hang=None, deadline_s=NEVER)
+    return running, ()
+
+
 def _on_confirmed(state: State, event: ev.HangConfirmed) -> Decision:
     """End the attempt, unless hangs are to be reported only."""
     if state.stage is not Stage.RUNNING or not state.alive:
         return state, ()
     hang, doubt = Hang(event.ranks, event.why, event.at_s), state.suspected
-    if doubt is not None and doubt.ranks == event.ranks:
+    if doubt is not None and doubt.why == "absent" and event.why == "limit":
+        hang = doubt._replace(at_s=event.at_s)  # all outlast a limit, stacks tell whose
+    elif doubt is not None and doubt.ranks == event.ranks:
         why = doubt.why if doubt.why in _KERNEL else event.why
         hang = hang._replace(why=why, op=doubt.op, place=doubt.place)
     if state.spec.on_hang == "report":

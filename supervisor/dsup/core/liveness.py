@@ -13,13 +13,14 @@ A step time is learned from this attempt's own steps: their median, so that an
 evaluation in every hundredth step does not move it. A pause that has passed by itself
 is learned, too: what a loop has survived once is no reason for suspicion again. Limits
 widen with the strain of the node, and start again after whatever stops the agent itself
-(the machine's ``LoopStalled``), since then nobody has looked.
+(the machine's ``LoopStalled``), since then nobody has looked. While a rank evaluates,
+saves or finishes, those that train may wait for it: it has a limit, and they have none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from dsup.core.limits import Limits
 from dsup.core.pulse import (
@@ -27,13 +28,16 @@ from dsup.core.pulse import (
     LONGEST_TIMES,
     Look,
     Pulse,
+    excused,
     limit_of,
     looked_at,
     patience_s,
+    waits_for,
 )
 
-Kind: TypeAlias = Literal["frozen", "asleep", "silent", "stalled"]
-"""State T; state D; no heartbeat; heartbeats but no step."""
+Kind: TypeAlias = Literal["frozen", "asleep", "idle", "still", "silent", "stalled"]
+"""State T; state D; of ranks that tell nothing, those that ``stillness`` has found; no
+heartbeat; heartbeats but no step."""
 
 FROZEN_S: Final = 60.0
 ASLEEP_SUSPECT_S: Final = 10.0
@@ -47,6 +51,8 @@ _TRACED: Final = "t"
 _ASLEEP: Final = "D"
 _STILL: Final = _FROZEN | {_ASLEEP}
 _BY_STATE: Final = frozenset({"frozen", "asleep"})
+_FOR_PEOPLE: Final = frozenset({"idle", "still"})
+"""Nothing is done on these, whatever stacks show."""
 
 
 class Suspicion(NamedTuple):
@@ -99,6 +105,7 @@ class Watch(NamedTuple):
 
     Attributes:
         suspected: by rank.
+        still: who does nothing, of ranks that tell nothing; see ``stillness``.
         absent: what the last stacks have shown; None where nobody was missing.
         confirmed: it was said; there is nothing more to say until that has passed.
     """
@@ -106,6 +113,7 @@ class Watch(NamedTuple):
     limits: Limits = Limits()
     pulses: Mapping[int, Pulse] = {}
     suspected: Mapping[int, Suspicion] = {}
+    still: Mapping[int, Suspicion] = {}
     absent: Absence | None = None
     confirmed: bool = False
 
@@ -124,14 +132,15 @@ def observe(
     Returns:
         The watch as it is now, and what is news.
     """
-    pulses = {
-        look.rank: looked_at(watch.pulses.get(look.rank), look, now_s) for look in looks
-    }
+    pulses = _looked_at(watch, looks, now_s)
     suspected = {
         rank: suspicion
         for rank, pulse in pulses.items()
         if (suspicion := _suspicion(pulse, watch.limits, now_s, strain)) is not None
+        or (suspicion := _kept(watch.suspected.get(rank), pulse)) is not None
     }
+    still = {rank: doubt for rank, doubt in watch.still.items() if rank in pulses}
+    suspected = still | suspected
     absent = watch.absent if watch.absent and suspected else None
     said = watch.confirmed and bool(suspected)
     after = watch._replace(
@@ -142,6 +151,18 @@ def observe(
     if confirmed is not None:
         return after._replace(confirmed=True), (*found, confirmed)
     return after, found
+
+
+def _looked_at(watch: Watch, looks: Iterable[Look], now_s: float) -> dict[int, Pulse]:
+    """Return all pulses; who may wait for a rank that evaluates or saves is excused."""
+    before = watch.pulses
+    pulses = {
+        look.rank: looked_at(before.get(look.rank), look, now_s) for look in looks
+    }
+    # Those of before as well: whoever waited until now has had no time for a step yet.
+    if waits_for((*before.values(), *pulses.values()), watch.limits, now_s):
+        return {rank: excused(pulse, now_s) for rank, pulse in pulses.items()}
+    return pulses
 
 
 def calm_until_s(watch: Watch) -> float:
@@ -166,7 +187,7 @@ def rested(watch: Watch, now_s: float) -> Watch:
         rank: pulse._replace(since_s=now_s, state_s=now_s, cpu_s=pulse.look.cpu_s)
         for rank, pulse in watch.pulses.items()
     }
-    return watch._replace(pulses=pulses, suspected={}, absent=None)
+    return watch._replace(pulses=pulses, still={}, absent=None)
 
 
 def _suspicion(
@@ -187,6 +208,12 @@ def _suspicion(
     beat_s = look.heartbeat_s
     silent = beat_s is None or now_s - beat_s > limit_s * strain
     return _suspect(pulse, "silent" if silent else "stalled", pulse.since_s, limit_s)
+
+
+def _kept(before: Suspicion | None, pulse: Pulse) -> Suspicion | None:
+    """Return a suspicion that nothing has refuted: more overload is no progress."""
+    step = before is not None and before.kind in {"silent", "stalled"}
+    return before if before and step and before.since_s == pulse.since_s else None
 
 
 def _suspect(pulse: Pulse, kind: Kind, since_s: float, limit_s: float) -> Suspicion:
@@ -220,7 +247,7 @@ def _is_stronger(
 
 def strongest(suspected: Mapping[int, Suspicion]) -> list[Suspicion]:
     """Return those suspected for the strongest reason, of stalled ones those behind."""
-    order = ("frozen", "asleep", "silent", "stalled")
+    order = get_args(Kind)
     kind = min((s.kind for s in suspected.values()), key=order.index)
     alike = [s for _, s in sorted(suspected.items()) if s.kind == kind]
     if kind in _BY_STATE:
@@ -232,15 +259,17 @@ def strongest(suspected: Mapping[int, Suspicion]) -> list[Suspicion]:
 def _confirmed(watch: Watch, now_s: float, strain: float) -> Finding | None:
     if any(pulse.look.state == _TRACED for pulse in watch.pulses.values()):
         return None  # somebody debugs a rank, and the others wait for that
-    for kind in ("frozen", "asleep"):
+    # Overload freezes nobody: somebody has sent a signal.
+    for kind, lasts_s in (("frozen", FROZEN_S), ("asleep", FROZEN_S * strain)):
         long = [
             s
             for s in watch.suspected.values()
-            if s.kind == kind and now_s - s.since_s >= FROZEN_S * strain
+            if s.kind == kind and now_s - s.since_s >= lasts_s
         ]
         if long:
             return Finding("confirmed", tuple(s.rank for s in long), kind, tuple(long))
-    if watch.absent is not None:
+    told = any(s.kind not in _FOR_PEOPLE for s in watch.suspected.values())
+    if watch.absent is not None and told:
         longest_s = max((p.longest_s for p in watch.pulses.values()), default=0.0)
         patience_s = max(ABSENT_S, LONGEST_TIMES * longest_s) * strain
         # Seen once more, late: whoever came since then is waited for no longer.

@@ -24,6 +24,7 @@ A worker group lives and dies together. An attempt goes through these stages:
                  first death, as from RUNNING (stop: not 143)   SETTLING | TERMINATING
                  second stop, by SIGINT | cannot                KILLING
     CAPTURING    captured | 10 s | all ended | stop             TERMINATING
+                 the ranks go on, and none has failed           RUNNING
     SETTLING     decisive or last death | stop                  TERMINATING
                  settle time, short after a decisive note       TERMINATING
     TERMINATING  group empty | grace | second stop              KILLING

@@ -2,11 +2,14 @@
 
 A step time is learned from this attempt's own steps: their median, so that an
 evaluation in every hundredth step does not move it. A pause that has passed by itself
-is learned, too: what a loop has survived once is no reason for suspicion again.
+is learned, too: what a loop has survived once is no reason for suspicion again. A wait
+for a rank that evaluates or saves is neither: such a phase has a limit of its own, and
+says nothing of the steps of those that wait for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dsup.core.limits import Limits
@@ -21,6 +24,9 @@ PASSED_SHARE: Final = 1.5
 LEARN_STEPS: Final = 3
 LEARNED_MAX: Final = 63
 LONGEST_TIMES: Final = 5.0
+
+WAITED_FOR: Final = frozenset({"eval", "checkpoint", "finish"})
+"""Phases of one rank, or of some, that all others may have to wait for."""
 
 TRAIN_STEPS: Final = 50.0
 """The limit of a training step is so many learned step times: an evaluation without a
@@ -70,6 +76,8 @@ class Pulse(NamedTuple):
         longest_s: the longest pause that has passed.
         state_s: since when it is in this state without a break.
         cpu_s: processor time when that state began.
+        excused: it may have waited for a rank in a phase of its own since its last
+            step.
     """
 
     look: Look
@@ -78,6 +86,7 @@ class Pulse(NamedTuple):
     longest_s: float = 0.0
     state_s: float = 0.0
     cpu_s: float = 0.0
+    excused: bool = False
 
     @property
     def usual_s(self) -> float | None:
@@ -85,6 +94,26 @@ class Pulse(NamedTuple):
         learned = len(self.steps_s)
         # Not statistics.median: its import alone costs 15 ms and a MiB.
         return sorted(self.steps_s)[learned // 2] if learned >= LEARN_STEPS else None
+
+
+def waits_for(pulses: Iterable[Pulse], limits: Limits, now_s: float) -> bool:
+    """Return whether a rank is in a phase that others may have to wait for.
+
+    One that has outlasted its limit is no excuse any more.
+    """
+    return any(
+        pulse.look.phase in WAITED_FOR
+        and (limit_s := limit_of(pulse, limits)) is not None
+        and now_s - pulse.since_s <= limit_s
+        for pulse in pulses
+    )
+
+
+def excused(pulse: Pulse, now_s: float) -> Pulse:
+    """Return a pulse whose limit starts again, if it is about steps."""
+    if pulse.look.phase != "train":
+        return pulse
+    return pulse._replace(since_s=now_s, excused=True)
 
 
 def train_limit_s(pulse: Pulse, limits: Limits) -> float:
@@ -127,16 +156,17 @@ def _stepped(before: Pulse, look: Look, now_s: float) -> Pulse:
     if look.step is None or look.step == old.step:
         return before
     at_s = now_s if look.progress_s is None else min(look.progress_s, now_s)
+    after = before._replace(since_s=at_s, excused=False)
     if old.step is None or look.step < old.step or old.progress_s is None:
-        return before._replace(since_s=at_s)
+        return after
+    if before.excused or not old.phase == look.phase == "train":
+        return after
     made = look.step - old.step
-    step_s = max(at_s - old.progress_s, 0.0) / made
-    within = old.phase == look.phase == "train"
-    paused_s = max(before.longest_s, step_s, _pause(before, at_s) if within else 0.0)
-    learned = before.steps_s
-    if within:
-        learned = (*learned, *[step_s] * min(made, LEARN_STEPS))[-LEARNED_MAX:]
-    return before._replace(since_s=at_s, steps_s=learned, longest_s=paused_s)
+    step_s = max(at_s - max(old.progress_s, before.since_s), 0.0) / made
+    return after._replace(
+        steps_s=(*before.steps_s, *[step_s] * min(made, LEARN_STEPS))[-LEARNED_MAX:],
+        longest_s=max(before.longest_s, step_s, _pause(before, at_s)),
+    )
 
 
 def _pause(before: Pulse, at_s: float) -> float:

@@ -5,7 +5,10 @@ what it is measured by. Nothing is done to a straggler; it is named, with a reas
 there is one, and at most once in ``AGAIN_S``: a rank at the edge fills no journal.
 
 Not covered: ranks that wait for each other in every step take equally long for it,
-whoever is late. Step times tell them apart where a rank makes steps of its own.
+whoever is late. Step times tell them apart where a rank makes steps of its own. When
+within a step a rank has beaten does not: a loop beats where it likes, mostly at its top
+and so just after the collective, which all leave together. Nor does processor time: who
+waits for a GPU, or for others on one, spins as busily as who works.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ Source: TypeAlias = Literal[
     "stdout",
     "state",
     "stack",
+    "order",
     "heartbeat",
     "counters",
     "samples",
@@ -26,7 +27,8 @@ Source: TypeAlias = Literal[
     "dsup",
 ]
 """Where a piece of evidence comes from; ``dsup`` is what dsup itself did or met,
-``log`` a line of a log that is not dsup's, ``launcher`` another launcher's word."""
+``order`` what flight recorders know of the order of collectives, ``log`` a line of a
+log that is not dsup's, ``launcher`` another launcher's word."""
 
 SUMMARY_MAX_CHARS: Final = 300
 

@@ -7,6 +7,11 @@ would die of the signal, or write into a file of its own. A frozen one, or one t
 sleeps in the kernel, answers nobody: those, helpers, and whatever else did not answer,
 are read from outside by py-spy. What they hold is a program's own words: capped here,
 looked into only in this child, and shown escaped.
+
+While a hang is only suspected it is the other way round. A signal cuts short what a
+rank waits in, and the frames of its other threads are walked while they may run; py-spy
+only reads, so it is asked first, and the ranks themselves where it is not there, or may
+not look.
 """
 
 from __future__ import annotations
@@ -14,17 +19,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from dsup.attribution.collectives import stuck
 from dsup.attribution.standstill import Standstill, standstill
 from dsup.core.printable import printable
+from dsup.facts import flight_recorder, flight_text
 from dsup.facts.stack_text import header, thread_lines
 from dsup.facts.stacks import Form, Process, Taken, decode_processes, encode_process
-from dsup.linux import proc, spy
-from dsup_runtime import contract
+from dsup.linux import alarm, proc, recorder_pipe, spy, stack_signal
+from dsup.linux.stack_signal import DEAF, Target
+
+__all__ = ["Found", "Order", "Target", "decode", "work"]
 
 ANSWER_S: Final = 2.0
 """How long ranks get for their stacks; they take a millisecond unless starved."""
@@ -32,6 +40,15 @@ ANSWER_S: Final = 2.0
 FINAL_ANSWER_S: Final = 5.0
 SPY_S: Final = 2.0
 """What py-spy gets for one process."""
+
+RECORDER_S: Final = 3.0
+"""What flight recorders get: torch looks once a second whether it is asked. For its
+first dump it imports modules of the compiler, so that one may come too late."""
+
+FINAL_RECORDER_S: Final = 6.0
+
+RECORDER_LEAST_S: Final = 0.2
+"""What they get in any case, for stacks may have taken long."""
 
 HELPERS_MAX: Final = 64
 """So many processes of a rank are looked at in all."""
@@ -43,24 +60,8 @@ FILE_MAX_BYTES: Final = 16 * 1024 * 1024
 """What all captures of an attempt may hold; later ones keep no text."""
 
 _NICE: Final = 5
-_LOOK_S: Final = 0.005
-_DEAF: Final = frozenset("TtDZX")
-_MAIN: Final = b"Current thread"
 _FROZEN_OR_ASLEEP: Final = frozenset("TtD")
 _GUILTY: Final = ("absent", "alone", "mismatch")
-
-
-class Target(NamedTuple):
-    """A rank that runs.
-
-    Attributes:
-        pid: of the process that was started for it.
-        stacks: the memory file it writes into; -1 for none.
-    """
-
-    rank: int
-    pid: int
-    stacks: int
 
 
 class Order(NamedTuple):
@@ -75,6 +76,7 @@ class Order(NamedTuple):
         until_s: when everything must be there, agent clock, seconds.
         final: the attempt is about to be ended.
         spy: where py-spy is; empty for nowhere.
+        recorders: the ranks' flight recorders.
     """
 
     targets: tuple[Target, ...]
@@ -85,6 +87,7 @@ class Order(NamedTuple):
     until_s: float
     final: bool
     spy: str
+    recorders: tuple[recorder_pipe.Recorder, ...] = ()
 
 
 class Found(NamedTuple):
@@ -96,6 +99,7 @@ class Found(NamedTuple):
         place: where the first of ``ranks`` is.
         facts: where in the file the records of ``encode_process`` are: start, length.
         texts: where the text of each rank is: rank, start, length.
+        traces: where what ``flight_recorder.encode`` has made is: start, length.
     """
 
     ranks: tuple[int, ...] = ()
@@ -103,6 +107,7 @@ class Found(NamedTuple):
     place: str = ""
     facts: tuple[int, int] = (0, 0)
     texts: tuple[tuple[int, int, int], ...] = ()
+    traces: tuple[int, int] = (0, 0)
 
 
 def work(order: Order) -> bytes:
@@ -110,14 +115,21 @@ def work(order: Order) -> bytes:
     with contextlib.suppress(OSError):
         os.nice(_NICE)  # the ranks, and the agent, go first
     at_s = time.monotonic()
+    asked = recorder_pipe.Asked(order.recorders)
     kin = {one.rank: _family(one.pid) for one in order.targets}
-    dumps = _told(order, kin)
+    read = {} if order.final else dict(_read(order, at_s))
+    patience_s = FINAL_ANSWER_S if order.final else ANSWER_S
+    answers_s = min(time.monotonic() + patience_s, order.until_s)
+    unread = [one for one in order.targets if one.rank not in read]
+    dumps = stack_signal.told(unread, kin, order.number, answers_s)
     taken = {
-        one.rank: _rank(one, order, at_s, dumps.get(one.rank)) for one in order.targets
+        one.rank: read.get(one.rank) or _rank(one, order, at_s, dumps.get(one.rank))
+        for one in order.targets
     }
-    shown = _standstill(order, taken)
+    traces = _traces(order, at_s, asked, taken)
+    shown = _standstill(order, taken, traces)
     helpers = list(_helpers(order, at_s, kin, taken, shown))
-    return json.dumps(_keep(order, taken, helpers, shown)._asdict()).encode()
+    return json.dumps(_keep(order, taken, helpers, shown, traces)._asdict()).encode()
 
 
 def decode(answer: bytes) -> Found:
@@ -129,7 +141,8 @@ def decode(answer: bytes) -> Found:
     texts = tuple((int(r), int(start), int(n)) for r, start, n in fields["texts"])
     start, length = fields["facts"]
     ranks = tuple(map(int, fields["ranks"]))
-    return Found(ranks, fields["op"], fields["place"], (start, length), texts)
+    told = ranks, fields["op"], fields["place"]
+    return Found(*told, (start, length), texts, tuple(fields.get("traces", (0, 0))))
 
 
 def _family(pid: int) -> list[int]:
@@ -137,76 +150,13 @@ def _family(pid: int) -> list[int]:
     return [pid, *proc.descendants(pid)][:HELPERS_MAX]
 
 
-def _told(order: Order, kin: Mapping[int, list[int]]) -> dict[int, tuple[int, bytes]]:
-    """Have ranks write their stacks; return the pid and the dump of each that did."""
-    asked = {}
-    for one in order.targets:
-        pid = _listener(one, kin[one.rank], order.number)
-        if pid and _ask(one, pid, order.number):
-            asked[one] = pid
-    patience_s = FINAL_ANSWER_S if order.final else ANSWER_S
-    until_s = min(time.monotonic() + patience_s, order.until_s)
-    dumps: dict[int, tuple[int, bytes]] = {}
-    positions: dict[int, int] = {}
-    while len(dumps) < len(asked) and time.monotonic() < until_s:
-        time.sleep(_LOOK_S)
-        for one, pid in asked.items():
-            dump = _written(one.stacks, positions)
-            if one.rank not in dumps and dump:
-                dumps[one.rank] = pid, dump
-    return dumps
-
-
-def _listener(one: Target, family: list[int], number: int) -> int:
-    """Return the process that can write a rank's stacks now; 0 for none.
-
-    Whoever started a script through a shell, or another program, has it as the first
-    process below that one that has the handler. A forked helper has it as well: so the
-    first one is asked, or nobody.
-    """
-    if one.stacks < 0:
-        return 0
-    file = os.fstat(one.stacks)
-    for pid in family:
-        if proc.catches(pid, contract.STACKS_SIGNAL) and proc.holds(pid, number, file):
-            found = proc.stat(pid)
-            ready = found is not None and found.state not in _DEAF
-            return pid if ready and proc.takes(pid, contract.STACKS_SIGNAL) else 0
-    return 0
-
-
-def _ask(one: Target, pid: int, number: int) -> bool:
-    """Send the signal; return whether it was sent to whom it was meant for."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:
-        return False
-    try:
-        # Once more, now that the number cannot become another process's.
-        if not proc.holds(pid, number, os.fstat(one.stacks)):
-            return False
-        os.lseek(one.stacks, 0, os.SEEK_SET)
-        signal.pidfd_send_signal(pidfd, contract.STACKS_SIGNAL)
-    except OSError:
-        return False
-    finally:
-        os.close(pidfd)
-    return True
-
-
-def _written(fd: int, positions: dict[int, int]) -> bytes:
-    """Return a dump that has not grown since the last look; nothing before that.
-
-    Args:
-        fd: the memory file; its position is where the rank writes on.
-        positions: as it was at the last look.
-    """
-    size = min(os.lseek(fd, 0, os.SEEK_CUR), contract.STACKS_MAX_BYTES)
-    before, positions[fd] = positions.get(fd), size
-    if size <= 0 or size != before:
-        return b""
-    dump = os.pread(fd, size, 0)
-    return dump if _MAIN in dump else b""
+def _read(order: Order, at_s: float) -> Iterator[tuple[int, Taken]]:
+    """Yield the stacks of ranks that can be read from outside, in half of the time."""
+    hurried = order._replace(until_s=(at_s + order.until_s) / 2)
+    for one in order.targets if order.spy else ():
+        taken = _from_outside(hurried, at_s, _about(one.rank, one.pid))
+        if taken.form:
+            yield one.rank, taken
 
 
 def _rank(
@@ -236,14 +186,48 @@ def _about(rank: int, pid: int, *, helper: bool = False) -> Process:
     return Process(rank, pid, helper, state, proc.wchan(pid))
 
 
-def _standstill(order: Order, taken: Mapping[int, Taken]) -> Standstill:
-    """Return who did not come; where all that run wait, those that have ended."""
+def _traces(
+    order: Order, at_s: float, asked: recorder_pipe.Asked, taken: Mapping[int, Taken]
+) -> dict[int, flight_recorder.Trace]:
+    """Return the traces of ranks that give one; who cannot run is not awaited."""
+    deaf = {rank for rank, one in taken.items() if one.about.state in DEAF}
+    found: dict[int, flight_recorder.Trace] = {}
+
+    def whole(rank: int, dump: bytes) -> bool:
+        trace = flight_recorder.of_dump(dump, rank, at_s)
+        found.update({rank: trace} if trace else {})
+        return trace is not None
+
+    patience_s = FINAL_RECORDER_S if order.final else RECORDER_S
+    until_s = max(at_s + patience_s, time.monotonic() + RECORDER_LEAST_S)
+    until_s = min(until_s, order.until_s)
+    most = flight_recorder.DUMP_MAX_BYTES
+    # To decode one may take long, too, and the stacks must not be lost over it.
+    alarm.cut_at(order.until_s, lambda: asked.dumps(deaf, until_s, most, whole))
+    return found
+
+
+def _standstill(
+    order: Order,
+    taken: Mapping[int, Taken],
+    traces: Mapping[int, flight_recorder.Trace],
+) -> Standstill:
+    """Return who did not come; where all that run wait, those that have ended.
+
+    Where stacks name nobody, for a device works behind them, recorders may.
+    """
     (seen,) = decode_processes(b"".join(map(encode_process, taken.values()))) or (None,)
     processes = {one.rank: one for one in seen.processes} if seen else {}
     shown = standstill(processes, len(order.targets))
     if shown.kind == "everyone" and order.exited:
         return shown._replace(kind="absent", ranks=order.exited)
-    return shown
+    held = stuck(traces, len(order.targets) + len(order.exited))
+    if held.kind not in _GUILTY or not held.ranks or held.silent:
+        return shown
+    op = f"{held.op} #{held.number}".strip()
+    if shown.kind in _GUILTY:
+        return shown._replace(op=op) if shown.ranks == held.ranks else shown
+    return Standstill(held.kind, held.ranks, held.waiting, op, shown.where)
 
 
 def _helpers(
@@ -270,22 +254,26 @@ def _keep(
     taken: Mapping[int, Taken],
     helpers: Collection[Taken],
     shown: Standstill,
+    traces: Mapping[int, flight_recorder.Trace],
 ) -> Found:
     """Write everything into the file; return where it is, and what it shows."""
     facts = b"".join(map(encode_process, (*taken.values(), *helpers)))
     end = order.start + _write(order.out, facts, order.start)
+    kept = end, _write(order.out, flight_recorder.encode(traces.values()), end)
+    end = sum(kept)
     texts = []
     for rank, own in taken.items():
         if end - order.start > FILE_MAX_BYTES or order.start > FILE_MAX_BYTES:
             break
         parts = [own, *(one for one in helpers if one.about.rank == rank)]
-        length = _write(order.out, _text(parts), end)
+        length = _write(order.out, _text(parts, traces.get(rank)), end)
         texts.append((rank, end, length))
         end += length
     ranks = shown.ranks if shown.kind in _GUILTY else ()
     first = shown.where.get(ranks[0]) if ranks else None
     place = first.place if first else ""
-    return Found(ranks, shown.op, place, (order.start, len(facts)), tuple(texts))
+    where = order.start, len(facts)
+    return Found(ranks, shown.op, place, where, tuple(texts), kept)
 
 
 def _write(fd: int, data: bytes, at: int) -> int:
@@ -297,10 +285,13 @@ def _write(fd: int, data: bytes, at: int) -> int:
     return done
 
 
-def _text(parts: Collection[Taken]) -> bytes:
+def _text(
+    parts: Collection[Taken], trace: flight_recorder.Trace | None = None
+) -> bytes:
     """Return what was taken of a rank and its helpers for people."""
     wall_s = time.clock_gettime(time.CLOCK_REALTIME) - time.monotonic()
     lines = [line for one in parts for line in _lines(one, wall_s + one.at_s)]
+    lines += flight_text.lines(trace) if trace else ()
     return "".join(f"{line}\n" for line in (*lines, "")).encode(errors="replace")
 
 

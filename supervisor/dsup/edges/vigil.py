@@ -21,8 +21,8 @@ from typing import Final
 
 from dsup.core import liveness, strain
 from dsup.core.limits import Limits
-from dsup.core.liveness import Absence, Finding, Watch
-from dsup.core.pulse import Look, limit_of
+from dsup.core.liveness import Absence, Finding, Suspicion, Watch
+from dsup.core.pulse import FLOOR_S, Look, limit_of
 from dsup.linux.gauge import Gauge
 from dsup_runtime import contract
 
@@ -32,6 +32,9 @@ EARLY_LOOKS: Final = 8
 GAUGE_LOOKS: Final = 4
 """Pressure is read at every fourth look, and before anybody is suspected; at each of
 the first ones, since what is usual has to be learned before a hang can be told."""
+
+_AFTER_S: Final = 0.001
+"""A limit has passed when it is over."""
 
 _STAT_BYTES: Final = 1024
 _IO_BYTES: Final = 128
@@ -56,11 +59,14 @@ class Vigil:
     Attributes:
         watch: what is remembered.
         due_s: when the next look is due, agent clock, seconds.
+        wake_s: when somebody has to be woken for it; infinite where any turn of the
+            agent's loop will do, which turns once a second anyway.
     """
 
     def __init__(self, limits: Limits, pids: Mapping[int, int], root: str = "") -> None:
         self.watch = Watch(limits)
         self.due_s = 0.0
+        self.wake_s = math.inf
         self._strain = strain.Strain()
         self._stats = dict(_opened(pids, "stat"))
         # Output is the only progress that a rank without the runtime shows.
@@ -81,7 +87,6 @@ class Vigil:
             alive: ranks that have not ended.
             page: the heartbeat page; empty for none.
         """
-        self.due_s = now_s + EVERY_S
         words = memoryview(page).cast("q").tolist()
         before, self._looks = (
             self._looks,
@@ -89,6 +94,8 @@ class Vigil:
         )
         calm = self._looks == before and now_s <= self._calm_until()
         found = () if calm else self._observe(now_s)
+        self.wake_s = self._passes_s(now_s)
+        self.due_s = min(now_s + EVERY_S, self.wake_s)
         self._turn += 1
         if self._turn <= EARLY_LOOKS or self._turn % GAUGE_LOOKS == 0:
             self._weigh(now_s)
@@ -114,6 +121,22 @@ class Vigil:
         self._strain = self._strain._replace(last=None)
         self._calm_until_s = None
 
+    @property
+    def blind(self) -> bool:
+        """Whether no rank tells anything of itself."""
+        return all(look.heartbeat_s is None for look in self._looks.values())
+
+    @property
+    def strain(self) -> float:
+        """By what the node's overload stretches everything."""
+        return self._strain.factor
+
+    def doubt(self, still: Mapping[int, Suspicion]) -> None:
+        """Take in which ranks that tell nothing do nothing any more."""
+        if still != self.watch.still:
+            self.watch = self.watch._replace(still=still)
+            self._calm_until_s = float("-inf")
+
     def missed(self, absent: Absence | None) -> None:
         """Remember who did not come, by the last stacks; None for nobody."""
         self.watch = self.watch._replace(absent=absent)
@@ -124,6 +147,18 @@ class Vigil:
             os.close(fd)
         self._stats, self._outputs = {}, {}
         self._gauge.close()
+
+    def _passes_s(self, now_s: float) -> float:
+        """Return when the first limit passes, if that is within a second; else never.
+
+        Where everybody has just made a step, none can.
+        """
+        next_s = now_s + EVERY_S
+        pulses = self.watch.pulses.values()
+        if all(next_s - pulse.since_s <= FLOOR_S for pulse in pulses):
+            return math.inf
+        until_s = self._calm_until()
+        return until_s + _AFTER_S if now_s < until_s < next_s else math.inf
 
     def _calm_until(self) -> float:
         """Return until when looks that show nothing new can bring no news."""

@@ -96,6 +96,7 @@ class Probed(NamedTuple):
         before: readings after the ranks had started.
         after: readings after the first death.
         events: events since the attempt began.
+        loads: what GPUs did when stacks were last taken.
         failed: why NVML cannot be asked at all, a code for ``why_not``; empty if
             it can.
         asked: whether it was asked after the death.
@@ -111,6 +112,7 @@ class Probed(NamedTuple):
     asked: bool = False
     why_not: str = ""
     present: bool = False
+    loads: tuple[bytes, ...] = ()
 
 
 def missing(probed: Probed) -> str:

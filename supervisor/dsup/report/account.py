@@ -272,6 +272,9 @@ class _Reader:
             case ev.Cannot() | ev.Judged() | ev.PlanAgreed() | ev.Captured():
                 number = event.attempt
                 self.lives[number] = _after(self._life(number), event)
+            case ev.HangCleared():
+                number = event.attempt
+                self.lives[number] = self._life(number)._replace(hang=None)
             case ev.GuardLost():
                 self.guard_lost = True
             case _:

@@ -8,8 +8,16 @@ from dsup.core import events as ev
 from dsup.core.state import Hang, Stage, State
 from dsup.report.sentences import ranks
 
-LOUD: Final = frozenset({"frozen", "asleep", "absent", "limit"})
+LOUD: Final = frozenset({"frozen", "asleep", "idle", "still", "absent", "limit"})
 """What no training does by itself; ranks without a step may just be slow."""
+
+_BRIEF: Final = {
+    "frozen": "frozen",
+    "asleep": "asleep in state D",
+    "idle": "doing nothing",
+    "still": "doing nothing",
+    "absent": "missing",
+}
 
 
 def line(before: State, event: ev.Event, after: State) -> str:
@@ -17,9 +25,8 @@ def line(before: State, event: ev.Event, after: State) -> str:
     match event:
         case ev.HangSuspected() if after.suspected and event.why in LOUD:
             return f"{suspected(event)}: stacks are taken"
-        case ev.HangCleared() if before.suspected and before.suspected.why in LOUD:
-            back = after.alive.intersection(before.suspected.ranks)
-            return f"no hang any more: {ranks(back)} went on" if back else ""
+        case ev.HangCleared():
+            return _cleared(before, after)
         case ev.HangConfirmed() if after.stage is Stage.CAPTURING:
             return f"{told(after.hang)}; {_next(after)}"
         case ev.HangConfirmed() if after.suspected is not before.suspected:
@@ -32,6 +39,15 @@ def line(before: State, event: ev.Event, after: State) -> str:
             return straggler(event)
         case _:
             return ""
+
+
+def _cleared(before: State, after: State) -> str:
+    doubt = before.suspected
+    if before.stage is not after.stage:
+        return f"no hang any more: {ranks(after.alive)} went on, and nobody is ended"
+    loud = doubt is not None and doubt.why in LOUD
+    back = after.alive.intersection(doubt.ranks) if doubt and loud else ()
+    return f"no hang any more: {ranks(back)} went on" if back else ""
 
 
 def detail(event: ev.HangSuspected | ev.HangCleared | ev.Captured) -> str:
@@ -56,6 +72,15 @@ def suspected(event: ev.HangSuspected) -> str:
             return (
                 f"{who} {_is(event.ranks)} asleep in the kernel (state D) for "
                 f"{for_s:.0f} s"
+            )
+        case "idle":
+            return (
+                f"{who} did nothing for {for_s:.0f} s (no processor time, no output) "
+                "while all others are busy and write nothing"
+            )
+        case "still":
+            return (
+                f"no rank did anything for {for_s:.0f} s (no processor time, no output)"
             )
         case "silent":
             return f"{who} gave no sign of life for {for_s:.1f} s{usual}"
@@ -88,8 +113,7 @@ def brief(state: State) -> list[str]:
     """Return what a status line says of hangs and stragglers, in a few words each."""
     said, doubt = [], state.suspected
     if doubt is not None and state.stage is Stage.RUNNING:
-        how = {"frozen": "frozen", "asleep": "asleep in state D", "absent": "missing"}
-        said.append(f"{_who(doubt.ranks)} {how.get(doubt.why, 'without a step')}")
+        said.append(f"{_who(doubt.ranks)} {_BRIEF.get(doubt.why, 'without a step')}")
     slow = state.slow & state.alive
     if slow:
         said.append(f"{ranks(slow)} slow")
@@ -112,7 +136,11 @@ def seen(hang: Hang) -> str:
         case "absent" if hang.ranks:
             return absent(hang)
         case _:
-            said = f"{who} outlasted the limit of {_its(hang.ranks)} phase"
+            # Which of them is the cause, stacks tell: whoever waits for it looks alike.
+            count = len(set(hang.ranks))
+            many = f"{count} ranks" if count > 1 else "a rank"
+            its = "their" if count > 1 else "its"
+            return f"{many} made no progress within the limit of {its} phase"
     return f"{said}{_at(hang)}"
 
 
@@ -136,7 +164,3 @@ def _who(numbers: tuple[int, ...]) -> str:
 
 def _is(numbers: tuple[int, ...]) -> str:
     return "are" if len(set(numbers)) > 1 else "is"
-
-
-def _its(numbers: tuple[int, ...]) -> str:
-    return "their" if len(set(numbers)) > 1 else "its"

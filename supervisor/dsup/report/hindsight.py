@@ -136,11 +136,13 @@ def _of_judgement(life: Life, judged: ev.Judged) -> Verdict:
 def _of_hang(life: Life, hang: Hang, number: int) -> Verdict:
     """Return what was seen of a hang, of which no judge's word was kept."""
     said = hangs.told(hang)
+    # Several that outlast a limit wait for one of them, or for none.
+    ranks = () if hang.why == "limit" and len(hang.ranks) > 1 else hang.ranks
     return Verdict(
         attempt=number,
         cause="hang",
-        first_ranks=hang.ranks,
-        certainty="likely" if hang.ranks else "guess",
+        first_ranks=ranks,
+        certainty="likely" if ranks else "guess",
         at_s=hang.at_s,
         summary=f"{said[:1].upper()}{said[1:]}.",
         rule="journal",

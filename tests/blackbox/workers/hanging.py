@@ -2,6 +2,7 @@
 
 ``hanging.py KIND RANK [tell [SECONDS]]``: with ``tell`` the ranks use the runtime, and
 so tell their steps. ``barrier`` has the others wait at one of its barriers so long.
+With RECORDING in the environment their flight recorders can be asked for traces.
 """
 
 import ctypes
@@ -137,6 +138,11 @@ def extra():
 def main():
     """Join the others and train with them."""
     dist.init_process_group("gloo", timeout=timedelta(seconds=600))
+    if "RECORDING" in os.environ:
+        step()
+        import recording
+
+        recording.start()
     train()
 
 

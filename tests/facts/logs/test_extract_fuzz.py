@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsup.facts.logs.extract import attempt
@@ -55,7 +55,6 @@ LINES = st.one_of(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
 @given(st.lists(LINES, max_size=40))
 def test_any_lines_give_an_answer(texts: list[str | tuple[int, str]]) -> None:
     """Facts come in the order of their lines, and of no rank that nobody named."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsup.facts.logs.clean import LINE_MAX_CHARS
@@ -219,7 +219,6 @@ PIECES = st.sampled_from(
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
 @given(st.lists(PIECES | st.text(max_size=8), max_size=30))
 def test_any_text_gives_printable_lines(pieces):
     """No crash, whatever a log holds; each line with a number of the file."""
@@ -231,7 +230,6 @@ def test_any_text_gives_printable_lines(pieces):
         assert 1 <= line.number <= rows
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=400))
 def test_any_bytes_give_printable_lines(data):
     """Binary rubbish too."""

@@ -250,14 +250,19 @@ def hang():
         RankLife(r, START_S, START_S + 1053 + r / 10, -15, pid=41900 + r, step=520)
         for r in range(8)
     )
+    head = "Current thread 0x00007f (most recent call first):"
     frames = 'File "dataloader.py", line 1285 in _try_get_data'
+    calls = 'File "train.py", line 50 in step'
     waits = 'File "comm.py", line 12 in all_reduce'
     return of_few_words(
         verdict,
         lives,
         stacks=(
-            Stack(0, f'Thread 1:\n  {waits}\n  File "train.py", line 203 in train'),
-            Stack(3, f'Thread 1:\n  {frames}\n  File "train.py", line 203 in train'),
+            Stack(0, f'{head}\n  {waits}\n  File "train.py", line 203 in train'),
+            Stack(
+                3,
+                f'{head}\n  {frames}\n  {calls}\n  File "train.py", line 203 in train',
+            ),
         ),
     )
 

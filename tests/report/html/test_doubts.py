@@ -65,6 +65,19 @@ def test_not_every_suspicion_of_a_long_run_is_kept():
     assert len(moments(lines_of(*again))[0].seemed) == 64
 
 
+def test_a_straggler_is_named_with_the_reason():
+    """By how much it was slower at its worst, whether it kept up later or not."""
+    lags = [
+        ev.Straggles("straggles", 9.0, 0, 2, 1.6, ""),
+        ev.Straggles("straggles", 19.0, 0, 2, 0.0, ""),
+        ev.Straggles("straggles", 29.0, 0, 2, 2.4, "GPU 2 has 8 of 16 PCIe lanes"),
+    ]
+
+    assert moments(lines_of(*lags))[0].slow == {
+        2: (2.4, "GPU 2 has 8 of 16 PCIe lanes")
+    }
+
+
 def test_the_row_of_who_seemed_to_hang_has_a_mark():
     """The mark lies in the row of that rank, and the key tells what it means."""
     lines = lines_of(SUSPECTED, FOUND, CONFIRMED, cmd.Capture("capture", 0, final=True))

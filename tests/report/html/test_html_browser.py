@@ -13,7 +13,7 @@ import pytest
 
 from dsup.report.html.page import render
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MEASURE = """
 const wide = document.documentElement.scrollWidth;

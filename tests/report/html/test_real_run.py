@@ -63,7 +63,7 @@ def story(tmp_path_factory):
     return of_run(told, run)
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow]
 
 
 def test_both_attempts_are_told(story):

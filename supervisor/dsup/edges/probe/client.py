@@ -104,7 +104,7 @@ class Probe:
         """Ask for readings, after what was asked before.
 
         Args:
-            what: ``HEALTH`` or ``REST``.
+            what: ``HEALTH``, ``REST`` or ``LOAD``.
             done: called once, with what has come.
             patient: its time begins when NVML has started and its turn has come; else
                 it begins now.

@@ -113,6 +113,8 @@ def _answer(request: Frame, source: Any, send: Callable[..., None]) -> None:  # 
         rows = source.rest()
     elif request.kind == protocol.FITNESS:
         rows = source.fitness()
+    elif request.kind == protocol.LOAD:
+        rows = source.load()
     for row in rows:
         send(protocol.READING, request.ident, row)
     send(protocol.DONE, request.ident)

@@ -30,7 +30,9 @@ EVENT: Final = b"E"
 HEALTH: Final = b"health"
 REST: Final = b"rest"
 FITNESS: Final = b"fitness"
-"""Requests: what may end a job, what may explain more, what a new job meets."""
+LOAD: Final = b"load"
+"""Requests: what may end a job, what may explain more, what a new job meets, and what
+the GPUs do now."""
 
 
 class Frame(NamedTuple):

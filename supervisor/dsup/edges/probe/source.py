@@ -84,6 +84,10 @@ class Source:
         }
         return {name: version for name, version in found.items() if version}
 
+    def load(self) -> Iterator[Row]:
+        """Yield, GPU by GPU, what it does now."""
+        return self._readings(self._load)
+
     def watch(self) -> bool:
         """Ask for events of all GPUs; return whether there can be any."""
         nvml, watched = self._nvml, False
@@ -215,8 +219,7 @@ class Source:
         gpu.ask(("pcie_width",), nvml.nvmlDeviceGetCurrPcieLinkWidth)
         gpu.ask(("pcie_width_max",), nvml.nvmlDeviceGetMaxPcieLinkWidth)
         gpu.ask(("pcie_replays",), nvml.nvmlDeviceGetPcieReplayCounter)
-        if not gpu.ask(("throttle",), nvml.nvmlDeviceGetCurrentClocksThrottleReasons):
-            gpu.ask(("throttle",), nvml.nvmlDeviceGetCurrentClocksEventReasons)
+        self._throttle(gpu)
         for name, policy in _SLOWED:
             gpu.ask((f"slow_{name}_ns",), self._slowed, policy)
 
@@ -245,6 +248,21 @@ class Source:
             f"{PROCESS}{one.pid}": one.usedGpuMemory or 0
             for one in found[:_PROCESSES_MAX]
         }
+
+    def _load(self, gpu: _Asker) -> None:
+        gpu.ask(("busy", "memory"), self._used)
+        gpu.ask(("milliwatts",), self._nvml.nvmlDeviceGetPowerUsage)
+        gpu.ask(("level",), self._nvml.nvmlDeviceGetPerformanceState)
+        self._throttle(gpu)
+
+    def _throttle(self, gpu: _Asker) -> None:
+        nvml = self._nvml
+        if not gpu.ask(("throttle",), nvml.nvmlDeviceGetCurrentClocksThrottleReasons):
+            gpu.ask(("throttle",), nvml.nvmlDeviceGetCurrentClocksEventReasons)
+
+    def _used(self, handle: Any) -> tuple[int, int]:  # noqa: ANN401 (a pointer)
+        found = self._nvml.nvmlDeviceGetUtilizationRates(handle)
+        return int(found.gpu), int(found.memory)
 
     def _retired(self, handle: Any, cause: int) -> int:  # noqa: ANN401 (a pointer)
         return len(self._nvml.nvmlDeviceGetRetiredPages(handle, cause))

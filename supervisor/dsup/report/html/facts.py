@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dsup.core.exits import CAUSES
 from dsup.core.verdict import LOOKED_AT, Verdict
 from dsup.report.html import phrases, words
 from dsup.report.html.values import Story
 from dsup.report.sentences import spans
 
+_SLOW_MAX: Final = 3
+
 
 def facts(story: Story) -> list[tuple[str, str, str]]:
     """Return the strip below the verdict: key, value, and a quiet line."""
     main = story.main
     if main is None:
-        return []
+        return _slow(story)
     verdict = main.verdict
     found = [
         ("cause", verdict.cause, CAUSES[verdict.cause].meaning),
@@ -28,8 +32,19 @@ def facts(story: Story) -> list[tuple[str, str, str]]:
         one = verdict.evidence[0]
         line = "" if one.line is None else f"line {one.line}"
         found.append(("told in", one.file, line))
+    found += _slow(story)
     found += _sequel(story)
     return found
+
+
+def _slow(story: Story) -> list[tuple[str, str, str]]:
+    """Return who was slower than its peers in any attempt, at most a few."""
+    lags = [lag for attempt in story.attempts for lag in attempt.slow]
+    worst = sorted(lags, key=lambda lag: -lag[1])[:_SLOW_MAX]
+    return [
+        ("straggler", f"rank {rank}: {times:.2g} times its peers' step", why)
+        for rank, times, why in worst
+    ]
 
 
 def _first(story: Story) -> tuple[str, str, str]:

@@ -80,6 +80,7 @@ class Attempt(NamedTuple):
         checkpoints: when checkpoints were begun.
         samples: their times are CLOCK_REALTIME.
         doubts: when ranks seemed to hang, in order.
+        slow: rank, times its peers' step time, and why: of those that lagged.
     """
 
     number: int
@@ -93,6 +94,7 @@ class Attempt(NamedTuple):
     checkpoints: tuple[float, ...] = ()
     samples: tuple[Sample, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    slow: tuple[tuple[int, float, str], ...] = ()
 
 
 class Role(NamedTuple):

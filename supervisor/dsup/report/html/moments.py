@@ -61,6 +61,8 @@ class Moments:
         pids: of each rank.
         sent: signals of dsup's.
         seemed: when ranks seemed to hang; the last look at who it was counts.
+        slow: of ranks that were slower than their peers for some time, by how much at
+            most, and why; empty if unknown.
         first: the first new step.
         last: the last new step.
         over_s: when nothing of it was left.
@@ -78,6 +80,7 @@ class Moments:
         self.pids: dict[int, int] = {}
         self.sent: list[Sent] = []
         self.seemed: list[Seemed] = []
+        self.slow: dict[int, tuple[float, str]] = {}
         self.first: Stepped | None = None
         self.last: Stepped | None = None
         self.over_s: float | None = None
@@ -177,6 +180,11 @@ class _Reader:
                 self._seem(event.attempt, Seemed(event.at_s, event.ranks))
             case ev.Captured() if self._doubted(event.attempt) and event.ranks:
                 self._seem(event.attempt, Seemed(event.at_s, event.ranks))
+            case ev.Straggles() if event.times:
+                slow = self._at(event.attempt).slow
+                slow[event.rank] = max(
+                    (event.times, event.why), slow.get(event.rank, (0, ""))
+                )
             case ev.HangCleared():
                 if self._doubted(event.attempt):
                     seemed = self._at(event.attempt).seemed

@@ -204,6 +204,7 @@ def _attempt(
         checkpoints=_checkpoints(samples),
         samples=samples,
         doubts=_doubts(known, off_s),
+        slow=tuple((rank, *lag) for rank, lag in sorted(known.slow.items())),
     )
 
 

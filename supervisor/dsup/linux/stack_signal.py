@@ -1,0 +1,117 @@
+"""The signal at which a rank writes its Python stacks itself, from C.
+
+It is sent only to a process that is proven to have a handler for it and the very memory
+file that it is to write into: any other would die of it, or write into its own files.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from dsup.linux import proc
+from dsup_runtime import contract
+
+DEAF: Final = frozenset("TtDZX")
+"""States in which a process takes no signal."""
+
+_LOOK_S: Final = 0.005
+_MAIN: Final = b"Current thread"
+
+
+class Target(NamedTuple):
+    """A rank that runs.
+
+    Attributes:
+        pid: of the process that was started for it.
+        stacks: the memory file it writes into; -1 for none.
+    """
+
+    rank: int
+    pid: int
+    stacks: int
+
+
+def told(
+    targets: Collection[Target],
+    kin: Mapping[int, list[int]],
+    number: int,
+    until_s: float,
+) -> dict[int, tuple[int, bytes]]:
+    """Have ranks write their stacks; return the pid and the dump of each that did.
+
+    Args:
+        targets: the ranks.
+        kin: of each, its process and those below it, parents first.
+        number: where they have their memory file.
+        until_s: when to give up, agent clock, seconds.
+    """
+    asked = {}
+    for one in targets:
+        pid = _listener(one, kin[one.rank], number)
+        if pid and _ask(one, pid, number):
+            asked[one] = pid
+    dumps: dict[int, tuple[int, bytes]] = {}
+    positions: dict[int, int] = {}
+    while len(dumps) < len(asked) and time.monotonic() < until_s:
+        time.sleep(_LOOK_S)
+        for one, pid in asked.items():
+            dump = _written(one.stacks, positions)
+            if one.rank not in dumps and dump:
+                dumps[one.rank] = pid, dump
+    return dumps
+
+
+def _listener(one: Target, family: list[int], number: int) -> int:
+    """Return the process that can write a rank's stacks now; 0 for none.
+
+    Whoever started a script through a shell, or another program, has it as the first
+    process below that one that has the handler. A forked helper has it as well: so the
+    first one is asked, or nobody.
+    """
+    if one.stacks < 0:
+        return 0
+    file = os.fstat(one.stacks)
+    for pid in family:
+        if proc.catches(pid, contract.STACKS_SIGNAL) and proc.holds(pid, number, file):
+            found = proc.stat(pid)
+            ready = found is not None and found.state not in DEAF
+            return pid if ready and proc.takes(pid, contract.STACKS_SIGNAL) else 0
+    return 0
+
+
+def _ask(one: Target, pid: int, number: int) -> bool:
+    """Send the signal; return whether it was sent to whom it was meant for."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # Once more, now that the number cannot become another process's.
+        if not proc.holds(pid, number, os.fstat(one.stacks)):
+            return False
+        os.lseek(one.stacks, 0, os.SEEK_SET)
+        signal.pidfd_send_signal(pidfd, contract.STACKS_SIGNAL)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _written(fd: int, positions: dict[int, int]) -> bytes:
+    """Return a dump that has not grown since the last look; nothing before that.
+
+    Args:
+        fd: the memory file; its position is where the rank writes on.
+        positions: as it was at the last look.
+    """
+    size = min(os.lseek(fd, 0, os.SEEK_CUR), contract.STACKS_MAX_BYTES)
+    before, positions[fd] = positions.get(fd), size
+    if size <= 0 or size != before:
+        return b""
+    dump = os.pread(fd, size, 0)
+    return dump if _MAIN in dump else b""

@@ -1,0 +1,36 @@
+"""Work that is cut short."""
+
+import signal
+import time
+
+from dsup.linux.alarm import cut_at
+
+
+def test_work_that_never_ends_is_cut():
+    """What it has found by then is kept, and the signal is as it was."""
+    found = []
+    before = signal.getsignal(signal.SIGALRM)
+
+    def work():
+        while True:
+            found.append(1)
+
+    assert not cut_at(time.monotonic() + 0.02, work)
+    assert found
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_work_that_ends_is_left_alone():
+    """No alarm comes afterwards."""
+    assert cut_at(time.monotonic() + 3600, lambda: None)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_moment_that_has_passed():
+    """The work is begun, and interrupted at once."""
+
+    def work():
+        while True:
+            time.monotonic()
+
+    assert not cut_at(time.monotonic() - 1, work)
