@@ -111,6 +111,21 @@ def test_the_same_exception_before_any_step(incident):
     )
 
 
+def test_what_several_ranks_raised_is_cited_once(incident):
+    """With how many ranks it was; another wording has a line of its own."""
+    story = incident(world_size=3).raised(0, "TypeError", "batch 4 is none")
+    story.raised(1, "TypeError", "batch 4 is none").raised(
+        2, "TypeError", "batch 5 is none"
+    )
+
+    told = [e.text for e in story.verdict.evidence if e.source == "note"]
+    assert len(told) == 2
+    assert "batch 4 is none" in told[0]
+    assert told[0].endswith(" (2 ranks)")
+    assert "batch 5 is none" in told[1]
+    assert "ranks)" not in told[1]
+
+
 def test_the_same_exception_of_those_that_dsup_let_speak(incident):
     """Ranks that dsup ended first are counted, not claimed."""
     story = (

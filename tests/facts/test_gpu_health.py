@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsup.facts import gpu_health, nvml
-from dsup.facts.gpu_health import health
+from dsup.facts.gpu_health import health, memory_errors
 from dsup.facts.hardware import Card, Gpu
 from dsup.facts.nvml import Event, Probed, Reading
 
@@ -41,6 +41,16 @@ def test_what_became_worse_is_bad(before, after, problem):
 
     assert (found.state, found.problem) == ("bad", problem)
     assert found.text.startswith("GPU 6 (0000:cb:00) ")
+
+
+def test_memory_errors_are_counted_since_the_attempt_began():
+    """By counters; an event counts while a rank lives, and no counter is read anew."""
+    events = (Event(6, gpu_health.DOUBLE_BIT, 0), Event(6, XID, 79))
+    then = Reading({"ecc_volatile": 3})
+
+    assert memory_errors(GPU, then, Reading({"ecc_volatile": 5})) == 2
+    assert memory_errors(GPU, then, then, events) == 1
+    assert memory_errors(GPU, then, None) == 0
 
 
 @pytest.mark.parametrize(

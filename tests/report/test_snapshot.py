@@ -254,6 +254,21 @@ def test_a_stop_tells_how_long_the_ranks_have():
 
 
 @pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        (Stop(2, 1, NOW_S, "user_interrupt", (0, 7)), "dsup stop"),
+        (Stop(15, 1, NOW_S), "SIGTERM"),
+        (Stop(15, 0, NOW_S, "time_limit"), "time limit"),
+    ],
+)
+def test_a_stop_of_plain_ranks_tells_who_wanted_it(stop, reason):
+    """Those that do not leave by themselves are signalled, whoever asked."""
+    stopped = RUNNING._replace(stage=Stage.TERMINATING, stop=stop)
+
+    assert told(stopped)["stop"]["reason"] == reason
+
+
+@pytest.mark.parametrize(
     ("fields", "outcome"),
     [
         ({"succeeded": True}, "succeeded"),

@@ -41,9 +41,19 @@ _EXIT_STATUS: Final[Mapping[str, str]] = {
         "0 when all was shown; 1 when a log cannot be read; 2 when there is no such "
         "run, attempt or rank, or it keeps no logs; 141 when nobody reads on."
     ),
+    "dsup-runs": "0 when all was shown that is kept, also of no run.",
+    "dsup-stacks": (
+        "0 when all was shown that could be taken; 2 when there is no such run, or no "
+        "rank of it runs here."
+    ),
     "dsup-status": (
         "0 when the run was shown, however it stands; 1 when its agent does not answer "
         "or its directory cannot be read; 2 when there is no such run."
+    ),
+    "dsup-stop": (
+        "0 when the run is over, or will be with --no-wait; 1 when its agent refuses "
+        "or does not answer; 2 when there is no such run, or it does not run here. The "
+        "run itself ends with 130."
     ),
     "dsup-completion": "0 when the code was printed; 2 when the shell is not known.",
 }

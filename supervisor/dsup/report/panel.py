@@ -29,7 +29,7 @@ APART: Final = " · "
 
 
 _SHORT_NAME: Final = re.compile(r"\d{8}T\d{6}Z-(.+-[0-9a-f]{6})_[^_]+")
-"""Of a run directory's name, what no other run has: an id of its owner's would not do."""
+"""Of a run directory's name, what no other run has."""
 
 _KEY: Final = 10
 _VALUE: Final = WIDTH - _KEY

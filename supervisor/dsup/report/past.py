@@ -132,13 +132,7 @@ def document(past: Past, ledger: Mapping[str, Any] | None = None) -> dict[str, A
 def _course(lines: Iterable[str], began_s: float | None) -> _Course:
     """Return what the lines tell; those that cannot be read are passed over."""
     course, starts_s = _Course(began_s), dict[int, float]()
-    for line in lines:
-        if not any(word in line for word in _WORTH_IT):
-            continue
-        event: ev.Event | None = journal.often(line)
-        if event is None:
-            with suppress(JournalError):
-                event = journal.decode(line).event
+    for event in map(_event, lines):
         match event:
             case ev.Launched():
                 course = course._replace(began_s=event.at_s)
@@ -154,6 +148,17 @@ def _course(lines: Iterable[str], began_s: float | None) -> _Course:
             case _:
                 continue
     return course._replace(starts_s=starts_s)
+
+
+def _event(line: str) -> ev.Event | None:
+    """Return the event in a line, if it may be one that is worth it."""
+    if not any(word in line for word in _WORTH_IT):
+        return None
+    event: ev.Event | None = journal.often(line)
+    if event is None:
+        with suppress(JournalError):
+            event = journal.decode(line).event
+    return event
 
 
 def _spec(lines: Sequence[str]) -> Spec | None:

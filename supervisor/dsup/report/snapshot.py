@@ -14,7 +14,7 @@ from dsup.core import stragglers
 from dsup.core.exits import signal_name
 from dsup.core.plan import CHOSEN_RESTARTS, Policy
 from dsup.core.printable import printable
-from dsup.core.state import NEVER, Stage, State
+from dsup.core.state import NEVER, Stage, State, Stop
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
 from dsup.report import growing
@@ -229,11 +229,18 @@ def _stop(state: State, now_s: float) -> dict[str, Any] | None:
     return {
         "kind": kind,
         "step": None,
-        "reason": text(wish.reason)
-        if wish
-        else signal_name(stop.signum if stop else 0),
+        "reason": text(wish.reason) if wish else _stopped_by(stop),
         "kill_in_s": None if left == NEVER else rounded(left - now_s),
     }
+
+
+def _stopped_by(stop: Stop | None) -> str:
+    """Return what stops a run whose ranks do not leave by themselves."""
+    if stop is None:
+        return ""
+    if stop.cause == "time_limit":
+        return "time limit"
+    return "dsup stop" if stop.asked_by else signal_name(stop.signum)
 
 
 def _facts(

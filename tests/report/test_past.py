@@ -1,0 +1,62 @@
+"""The status document of a run that cannot be asked: what its journal tells."""
+
+import json
+
+import pytest
+
+from dsup.report import account
+from dsup.report.past import Past, document
+from dsup.report.snapshot import Name
+
+HEALTHY_S = 1800.0
+SPEC = {
+    "world_size": 1,
+    "settle_s": 2.0,
+    "grace_s": 25.0,
+    "keep_helpers": False,
+    "policy": {
+        "max_restarts": None,
+        "backoff_s": [10.0],
+        "healthy_after_s": HEALTHY_S,
+        "restart_on_user": False,
+        "checkpoints_known": False,
+    },
+}
+
+
+def attempts(*lives):
+    """Return a journal of attempts, each ``(seconds, whether it made progress)``."""
+    items, at_s = [{"event": "launched", "at_s": 0.0}], 0.0
+    for number, (lived_s, progressed) in enumerate(lives):
+        at = {"attempt": number, "at_s": at_s + 1}
+        end = {"attempt": number, "at_s": at_s + 1 + lived_s}
+        items += [
+            {"command": "prepare", "attempt": number},
+            {"event": "rank_started", **at, "rank": 0, "pid": 100},
+            *[{"event": "progressed", **end, "step": 7 + number}] * progressed,
+            {"event": "rank_exited", **end, "late_s": 0.0, "rank": 0, "status": -9}
+            | {"dying": []},
+        ]
+        at_s = end["at_s"]
+    lines = [{"n": 0, "journal": 1, "spec": SPEC}]
+    lines += [{"n": n, **item} for n, item in enumerate(items, 1)]
+    return list(map(json.dumps, lines))
+
+
+@pytest.mark.parametrize(
+    ("lives", "used", "limit"),
+    [
+        pytest.param([(5, 0)], 0, 0, id="no step was told"),
+        pytest.param([(5, 1)], 0, 3, id="steps were"),
+        pytest.param([(5, 1), (5, 1), (5, 0)], 2, 3, id="two in a row"),
+        pytest.param([(5, 1), (HEALTHY_S, 1), (5, 0)], 1, 3, id="forgiven"),
+        pytest.param([(5, 1), (HEALTHY_S, 0), (5, 0)], 2, 3, id="without progress"),
+    ],
+)
+def test_restarts_are_counted_as_the_agent_counts(lives, used, limit):
+    """In a row; a long and fruitful attempt forgives, and without a step is none."""
+    lines = attempts(*lives)
+    name = Name("r", "r", "/r", "n", "t")
+    past = Past(name, account.account(lines), lines, False, 0.0, 0.0, 0.0)
+
+    assert document(past)["restarts"] == {"used": used, "limit": limit}
