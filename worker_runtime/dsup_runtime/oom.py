@@ -30,6 +30,7 @@ class OomRefusedError(RuntimeError):
     """The kill cannot be had; outside of a cgroup of its own nothing was allocated."""
 
     def __init__(self, why: str) -> None:
+        self.why = why
         super().__init__(
             f"cannot inject an out-of-memory kill, because {why} (run as root where"
             " cgroups are writable, or inject the fault kill instead)"

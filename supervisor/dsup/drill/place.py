@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from dsup.core.printable import printable
@@ -21,6 +23,7 @@ from dsup.linux import proc, tree
 T = TypeVar("T")
 
 _LOOK_S: Final = 0.01
+_CLEAR_S: Final = 10.0
 _NOT_OURS: Final = ("DSUP_", "PET_", "TORCHELASTIC_", "MASTER_", "PYTHON_EXEC")
 _NOT_FOR_A_JOB: Final = frozenset(
     ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "INVOCATION_ID", "RANK")
@@ -123,7 +126,7 @@ class Place:
         return printable(own[-1].strip()) if own else ""
 
     def run_dirs(self) -> list[str]:
-        """Return the directories of the runs, the oldest first."""
+        """Return the directories of the runs; those of one second in any order."""
         return [os.path.join(self.runs, name) for name in sorted(os.listdir(self.runs))]
 
     def until(
@@ -180,13 +183,15 @@ class Place:
         ]
 
     def clear(self) -> None:
-        """End whatever is left of the jobs."""
-        while found := self.processes():
+        """End whatever is left of the jobs; what does not end is left as it is."""
+        end_s = time.monotonic() + _CLEAR_S
+        while (found := self.processes()) and time.monotonic() < end_s:
             for pid in found:
-                tree.send(pid, 9)
+                tree.send(pid, signal.SIGKILL)
             time.sleep(_LOOK_S)
         for job in self._jobs:
-            job.wait()
+            with suppress(subprocess.TimeoutExpired):
+                job.wait(max(_LOOK_S, end_s - time.monotonic()))
 
     def verdicts(self, run_dir: str) -> list[Mapping[str, Any]]:
         """Return what ``dsup diagnose`` says of a run.

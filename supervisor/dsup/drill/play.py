@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -17,12 +18,11 @@ from dsup.drill.judging import Seen, Times, Word
 from dsup.drill.place import MissedError, Place, agent_of, exit_code
 from dsup.drill.scenarios import Scenario
 from dsup.linux import tree
-from dsup_runtime import checkpoints, contract
+from dsup_runtime import contract
 
 _STEP_S: Final = 60.0
 """So long anything may take that takes a moment on an idle node."""
 
-_SIGKILL: Final = 9
 _KMSG: Final = "/dev/kmsg"
 _FOREVER_S: Final = 300
 
@@ -97,10 +97,13 @@ def _after_relaunch(
     options: tuple[str, ...],
 ) -> Seen:
     """Kill one half of dsup, see that all is gone, and launch again."""
+    from dsup_runtime import checkpoints
+
+    [run_dir] = place.run_dirs()
     victim = job.pid if scenario.harmed == "guard" else agent_of(job)
     newest = checkpoints.newest_valid(place.checkpoints).newest
     fault = _Break(time.monotonic(), newest.step if newest else 0, len(place.lines()))
-    if victim is None or not tree.send(victim, _SIGKILL):
+    if victim is None or not tree.send(victim, signal.SIGKILL):
         raise MissedError(f"there was no {scenario.harmed} to kill")
     place.until(
         lambda: job.poll() is not None and not place.left(),
@@ -111,7 +114,7 @@ def _after_relaunch(
     again = place.launch(*options)
     first = _finished(place, again, fault.lines)
     times = Times(None, gone_s - fault.at_s, first["at_s"] - gone_s)
-    seen = _seen(place, place.run_dirs()[0], again, fault, first)
+    seen = _seen(place, run_dir, again, fault, first)
     return seen._replace(times=times)
 
 

@@ -188,7 +188,7 @@ def _own_cgroup(_home: str) -> None:
     try:
         oom.enter()
     except oom.OomRefusedError as error:
-        raise RefusedError(f"needs a memory cgroup of its own: {error}") from None
+        raise RefusedError(f"needs a memory cgroup of its own: {error.why}") from None
 
 
 HARMS: Final[dict[str, Callable[[str, str], None]]] = {
