@@ -14,6 +14,7 @@ from dsup.core.address import address
 from dsup.edges.control import sealed
 
 pytestmark = pytest.mark.slow
+DEADLINE_S = 120
 
 
 class Agent:
@@ -23,7 +24,7 @@ class Agent:
         self.file = base / "dsup.prom"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pair, self._theirs = ours, theirs
-        self.pair.settimeout(20)
+        self.pair.settimeout(DEADLINE_S)
         nobody = str(base / "control.sock")
         order = exporter.Order("r", nobody, listen, str(self.file))
         self._thread = threading.Thread(target=exporter.run, args=(order, theirs))
@@ -36,7 +37,7 @@ class Agent:
             socket.send_fds(self.pair, [b"last"], [fd])
             os.close(fd)
         self.pair.shutdown(socket.SHUT_WR)
-        self._thread.join(20)
+        self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
         self.pair.close()
         self._theirs.close()
@@ -67,28 +68,59 @@ def test_without_an_agent_the_run_is_down_and_its_last_word_counts(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["dsup.prom"]
 
 
-def test_those_who_say_nothing_do_not_stop_a_scrape(tmp_path):
-    """A few silent connections, one that is cut, and a scrape among them."""
+def test_those_who_do_not_ask_keep_nobody_out(tmp_path):
+    """Many that say a byte now and then, and a scrape after them, which is answered.
+
+    Those that are left are hung up on, too, however often they say something.
+    """
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     agent = Agent(tmp_path, address(f"127.0.0.1:{port}"))
-    silent = [connected(port) for _ in range(exporter.CONNECTIONS_MAX - 2)]
-    silent[0].close()
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as told:
+    slow = [connected(port) for _ in range(exporter.CONNECTIONS_MAX + 2)]
+    stop = threading.Event()
+    drips = threading.Thread(target=drip, args=(slow, stop), daemon=True)
+    drips.start()
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_S
+    ) as told:
         found = samples(told.read().decode())
 
     assert found == {("dsup_up", "r"): 0}
+    drips.join(DEADLINE_S)
+    assert not drips.is_alive()
+    stop.set()
+    drips.join()
     agent.end()
-    for one in silent:
+    for one in slow:
         one.close()
+
+
+def drip(connections, stop):
+    """Say a byte on each of some connections, again and again, until all are cut."""
+    left = list(connections)
+    for one in left:
+        one.setblocking(False)
+    while left and not stop.wait(0.1):
+        left = [one for one in left if not is_cut(one)]
+
+
+def is_cut(connection):
+    """Say a byte; return whether the other end has hung up."""
+    try:
+        connection.send(b"a")
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def connected(port):
     """Return a connection, as soon as somebody listens."""
-    for _ in range(2000):
+    for _ in range(100 * DEADLINE_S):
         try:
-            return socket.create_connection(("127.0.0.1", port), timeout=20)
+            return socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
         except ConnectionRefusedError:
             threading.Event().wait(0.01)
     return pytest.fail("nobody listens")

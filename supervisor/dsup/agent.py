@@ -69,7 +69,7 @@ def run(job: Job, guardian: Guardian) -> int:
         # A session of its own: what is sent to the guard's process group, a SIGKILL
         # above all, must not end both of them.
         os.setsid()
-    group.close_inherited({guardian.pidfd})
+    group.close_inherited(guardian.fds)
     return Agent(job, guardian).run()
 
 
@@ -93,7 +93,9 @@ class Agent:
         self._recorder.on_tails = self._inquiry.on_tails
         self._hangs = Hangs(job, self._aides, self._publisher, self._post)
         self._hangs.clues = self._inquiry
-        self._onlookers = Onlookers(job, self._sources(), self._aides, self._post)
+        self._onlookers = Onlookers(
+            job, self._sources(), self._aides, self._post, guardian.relay
+        )
         self._stops = Stops(self._attempt, self._post)
         self._steps = Steps(self._attempt, self._post)
         self._leftovers = Leftovers(self._post)
@@ -148,7 +150,7 @@ class Agent:
         now_s = time.monotonic()
         if overdue_s > STALL_S:
             self._events.appendleft(ev.LoopStalled("loop_stalled", now_s, overdue_s))
-            self._hangs.rest(now_s)
+            self._hangs.rest(overdue_s)
         self._aides.expire(now_s)
         self._inquiry.on_tick()
         found = self._stops.newly_self_stopping(self._state)

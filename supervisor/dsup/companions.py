@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dsup.core.verdict import Verdict
     from dsup.edges.companion import Companion, Helpers
 
-METRICS_LAST_S: Final = 2.0
+METRICS_LAST_S: Final = 5.0
 EVENTS_LAST_S: Final = 6.0
 """A second more than the notifier takes by itself."""
 
@@ -62,7 +62,8 @@ class Companions:
         self._exporter: Companion | None = None
         self._notifier: Companion | None = None
         self._blind = False
-        self._waiting: deque[bytes] = deque(maxlen=WAITING_MAX)
+        self._waiting: deque[bytes] = deque()
+        self._untold = 0
 
     @property
     def pids(self) -> set[int]:
@@ -132,6 +133,8 @@ class Companions:
             control: see ``started``.
         """
         self.started(control)
+        for one in self._all():
+            one.renew()
         if self._job.on_event:
             from dsup.report import notices
 
@@ -139,6 +142,7 @@ class Companions:
             self._post(told, after.attempt, last=True)
         if self._notifier:
             self._notifier.end(EVENTS_LAST_S)
+            self._say_untold()
         if self._exporter:
             self._send_last(self._exporter)
             self._exporter.end(METRICS_LAST_S)
@@ -164,6 +168,9 @@ class Companions:
         whole = notices.complete(told, name, attempt, _wall_s())
         kind = notifier.FINAL if last else notifier.PLAIN
         self._waiting.append(kind + json.dumps(whole).encode())
+        if len(self._waiting) > WAITING_MAX:
+            self._waiting.popleft()
+            self._untold += 1
         self._flush()
 
     def _flush(self) -> None:
@@ -172,6 +179,12 @@ class Companions:
             if not self._notifier.send(self._waiting[0]):
                 return
             self._waiting.popleft()
+
+    def _say_untold(self) -> None:
+        untold = self._untold + len(self._waiting)
+        if untold:
+            were = "was" if untold == 1 else "were"
+            self._warn(f"--on-event: {untold} of the events {were} not told")
 
     def _send_last(self, exporter: Companion) -> None:
         """Send how the run ended: nobody answers at the control socket any more."""

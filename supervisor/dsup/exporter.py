@@ -36,8 +36,8 @@ from dsup.report import metrics
 ASK_S: Final = 5.0
 EVERY_S: Final = 15.0
 CONNECTIONS_MAX: Final = 16
-SILENT_S: Final = 10.0
-"""Who connects and asks nothing is hung up on after so long."""
+REQUEST_S: Final = 5.0
+"""What a client may take to ask, and again to take its answer."""
 
 PREFIX: Final = "dsup_"
 _LAST_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -94,16 +94,16 @@ def run(order: Order, pair: socket.socket) -> None:
     registry = CollectorRegistry()
     registry.register(Current(order.run, lambda: _asked(order.control)))
     due_s, serving = time.monotonic(), order.listen is None
-    while True:
+    # One that is started for the last word has it before anything else.
+    said = _heard(pair, due_s)
+    while said is None:
         if not serving and order.listen:
             serving = _serve(order.listen, registry, teller)
         if order.file:
             _write(order.file, registry, teller)
         due_s = max(due_s + EVERY_S, time.monotonic())
         said = _heard(pair, due_s if order.file or not serving else None)
-        if said is not None:
-            break
-    if order.file and said:
+    if order.file:
         last = CollectorRegistry()
         last.register(Current(order.run, lambda: said))
         _write(order.file, last, teller)
@@ -150,23 +150,34 @@ def _heard(pair: socket.socket, due_s: float | None) -> Mapping[str, Any] | None
 
 
 class _Handler(WSGIRequestHandler):
-    """One connection: quiet, and not patient without an end."""
+    """One connection, quiet."""
 
-    timeout = SILENT_S
+    def parse_request(self) -> bool:
+        """Note that the client has asked."""
+        asked = super().parse_request()
+        if asked and isinstance(self.server, _Server):
+            self.server.has_asked(self.connection)
+        return asked
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401
         """Say nothing: there is nobody to read it."""
 
 
+class _Client(NamedTuple):
+    until_s: float
+    asked: bool
+
+
 class _Server(ThreadingMixIn, WSGIServer):
-    """Serves a few at a time; one more waits in the queue of the kernel."""
+    """Serves a few at a time, each with a deadline; no client keeps another one out."""
 
     daemon_threads = True
     allow_reuse_address = True
 
     def __init__(self, family: int, where: tuple[Any, ...]) -> None:
         self.address_family = family
-        self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._lock = threading.Lock()
+        self._clients: dict[Any, _Client] = {}
         super().__init__(where[:2], _Handler)
 
     def server_bind(self) -> None:
@@ -176,17 +187,48 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = "dsup", self.server_address[1]
         self.setup_environ()
 
+    def serve(self) -> None:
+        """Serve whoever comes, for ever."""
+        while True:
+            with self._lock:
+                dues = [client.until_s for client in self._clients.values()]
+            now_s = time.monotonic()
+            self.timeout = max(0.0, min(dues) - now_s) if dues else None
+            self.handle_request()
+            with self._lock:
+                for request, client in tuple(self._clients.items()):
+                    if time.monotonic() >= client.until_s:
+                        self._hang_up(request)
+
+    def has_asked(self, request: Any) -> None:  # noqa: ANN401
+        """Give the answer its own time: the agent may take a while."""
+        with self._lock:
+            if request in self._clients:
+                until_s = time.monotonic() + ASK_S + REQUEST_S
+                self._clients[request] = _Client(until_s, asked=True)
+
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Serve one, when there is room for it."""
-        self._room.acquire()
+        """Serve one more; if there are too many, the oldest that is silent goes."""
+        with self._lock:
+            if len(self._clients) >= CONNECTIONS_MAX:
+                clients = self._clients.items()
+                silent = (one for one, client in clients if not client.asked)
+                self._hang_up(next(silent, request))
+            until_s = time.monotonic() + REQUEST_S
+            self._clients[request] = _Client(until_s, asked=False)
         super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Serve one, and make room for the next."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
+        """Close a connection, which means another one as soon as that is done."""
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def _hang_up(self, request: Any) -> None:  # noqa: ANN401
+        """Let whoever reads from it, or writes, meet the end."""
+        self._clients.pop(request, None)
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Say nothing: who hung up knows."""
@@ -207,7 +249,7 @@ def _serve(listen: Address, registry: CollectorRegistry, teller: _Teller) -> boo
         )
         return False
     server.set_app(make_wsgi_app(registry))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve, daemon=True).start()
     return True
 
 

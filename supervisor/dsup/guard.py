@@ -1,8 +1,9 @@
 """The guard: the process the user starts, parent of the agent, last to go.
 
 It does next to nothing, so next to nothing can go wrong with it: it passes signals on
-to the agent, collects what is orphaned (as PID 1 of a container it is init), and when
-the agent has been killed it kills everything the agent started. Both are subreapers,
+to the agent, and to a service manager what the agent says; it collects what is orphaned
+(as PID 1 of a container it is init), and when the agent has been killed it kills
+everything the agent started. Both are subreapers,
 so every process that a rank ever started, however detached, is a descendant, and
 nothing has to be found by its name.
 """
@@ -13,7 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from dsup.core.exits import (
     BUG,
@@ -26,17 +27,22 @@ from dsup.edges import preparation, rank_cgroups
 from dsup.linux import console, libc, proc, signals, tree
 from dsup.linux.guardian import Guardian, Will
 
+if TYPE_CHECKING:
+    from dsup.linux.notify import Relay
+
 _KILL_S: Final = 5.0
 _LAST_WORDS_S: Final = 1.0
 _REMOVE_S: Final = 1.0
 _ROUND_S: Final = 0.02
+_AGAIN_S: Final = 1.0
 
 
-def guard(agent: Callable[[Guardian], int]) -> int:
+def guard(agent: Callable[[Guardian], int], notify_socket: str = "") -> int:
     """Fork, run the agent in the child, and stand guard in the parent.
 
     Args:
         agent: returns the exit code; never returns into the caller's code.
+        notify_socket: the service manager's socket; empty for none.
 
     Returns:
         The exit code of the run, in the parent only.
@@ -52,12 +58,24 @@ def guard(agent: Callable[[Guardian], int]) -> int:
     libc.become_subreaper()
     watched = signals.watched()
     signal.pthread_sigmask(signal.SIG_BLOCK, {*watched, signal.SIGABRT})
-    will = Will()
+    will, relay = Will(), _relay(notify_socket)
     guard_pid = os.getpid()
     agent_pid = os.fork()
     if agent_pid == 0:
-        _be_the_agent(agent, guard_pid, will)
-    return _watch(agent_pid, watched, will)
+        _be_the_agent(agent, guard_pid, will, relay)
+    return _watch(agent_pid, watched, will, relay)
+
+
+def _relay(notify_socket: str) -> Relay | None:
+    """Return what a service manager is told through; None where there is none."""
+    if not notify_socket:
+        return None
+    from dsup.linux.notify import Relay
+
+    try:
+        return Relay(notify_socket)
+    except OSError:
+        return None
 
 
 def _open_missing_standard_descriptors() -> None:
@@ -70,7 +88,7 @@ def _open_missing_standard_descriptors() -> None:
 
 
 def _be_the_agent(
-    agent: Callable[[Guardian], int], guard_pid: int, will: Will
+    agent: Callable[[Guardian], int], guard_pid: int, will: Will, relay: Relay | None
 ) -> NoReturn:
     code = BUG
     try:
@@ -80,7 +98,8 @@ def _be_the_agent(
         if pidfd is None:
             code = CANNOT_EXECUTE
         elif os.getppid() == guard_pid:
-            code = agent(Guardian(pidfd, will))
+            fd = relay.become_agents() if relay else None
+            code = agent(Guardian(pidfd, will, fd))
     finally:
         os._exit(code)
 
@@ -96,9 +115,21 @@ def _pidfd(pid: int) -> int | None:
         return None
 
 
-def _watch(agent_pid: int, watched: set[signal.Signals], will: Will) -> int:
+def _watch(
+    agent_pid: int, watched: set[signal.Signals], will: Will, relay: Relay | None
+) -> int:
+    awaited = {*watched, signal.SIGABRT}
+    if relay:
+        awaited.add(signal.SIGIO)
+        signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        relay.become_guards()
+    left = relay is not None and relay.pass_on()
     while True:
-        info = signal.sigwaitinfo({*watched, signal.SIGABRT})
+        again_s = _AGAIN_S if left else None
+        info = _awaited(awaited, again_s)
+        left = relay is not None and relay.pass_on()
+        if info is None or info.si_signo == signal.SIGIO:
+            continue
         if info.si_signo == signal.SIGABRT:
             return _give_up_on_the_agent(will)
         if info.si_signo != signal.SIGCHLD:
@@ -107,6 +138,14 @@ def _watch(agent_pid: int, watched: set[signal.Signals], will: Will) -> int:
         status = _reap(agent_pid)
         if status is not None:
             return _after(os.waitstatus_to_exitcode(status), will)
+
+
+def _awaited(
+    signals: set[signal.Signals], limit_s: float | None
+) -> signal.struct_siginfo | None:
+    if limit_s is None:
+        return signal.sigwaitinfo(signals)
+    return signal.sigtimedwait(signals, limit_s)
 
 
 def _reap(agent_pid: int) -> int | None:

@@ -36,6 +36,7 @@ class Onlookers:
         sources: know how the run stands.
         aides: do what may block.
         post: takes the events that come of what onlookers want.
+        relay: to the service manager, through the guard; None where there is none.
 
     Attributes:
         present: how the run stands, for whoever wants to know.
@@ -47,6 +48,7 @@ class Onlookers:
         sources: Sources,
         aides: Aides,
         post: Callable[[ev.Event], None],
+        relay: int | None,
     ) -> None:
         self.present = Present(job, sources)
         self._aides = aides
@@ -59,7 +61,8 @@ class Onlookers:
         self._companions = Companions(job, aides, self.present, warn)
         self._grace_s = job.spec.grace_s
         self._ends = False
-        self._service = Service(job.environment, (os.getpid(), os.getppid()))
+        pids = os.getpid(), os.getppid()
+        self._service = Service(job.environment, pids, relay)
         self._control = Control(aides.watcher, self.present, post)
         self._listen(job.run_dir, sources)
 

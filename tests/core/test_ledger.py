@@ -119,11 +119,48 @@ def test_a_hang_that_passed_costs_nothing(course):
     """A doubt that was cleared is not taken for the beginning of a later hang."""
     course.begin(0, run_s=1).step(10, 1)
     course.at(50, ev.HangSuspected, "hang_suspected", (0,), "stalled", 140.0, 10.0)
+    assert course.balance(59).lost_s["detection"] == 19
     course.at(60, ev.HangCleared, "hang_cleared", (0,)).step(90, 2)
+    assert course.balance().productive_s == 80.5
     course.at(91, ev.HangConfirmed, "hang_confirmed", (0,), "limit")
     course.order(cmd.Capture, "capture", 0, True)
 
     assert course.balance().lost_s["detection"] == 0
+
+
+@pytest.mark.parametrize(
+    ("wish", "order"),
+    [
+        (
+            ev.Signalled("signalled", 190.0, 15, 1),
+            cmd.SignalRanks("signal_ranks", 0, (0, 1), 15),
+        ),
+        (ev.Tick("tick", 190.0), cmd.FreezePage("freeze_page", 0, 230.0)),
+        (ev.GuardLost("guard_lost", 190.0), cmd.KillAll("kill_all", 0)),
+        (ev.RankExited("rank_exited", 190.0, 0.0, 0, 1, 134, ()), None),
+    ],
+    ids=["stopped", "time limit", "guard lost", "a rank died of it"],
+)
+def test_a_hang_that_nobody_ended_is_no_work(course, wish, order):
+    """From its last sign of life the time is lost: at once, and whatever ends it."""
+    course.begin(0, run_s=0).step(10, 1).step(40, 4)
+    course.at(50, ev.HangSuspected, "hang_suspected", (0,), "still", 140.0, 10.0)
+    course.at(55, ev.HangConfirmed, "hang_confirmed", (0,), "limit")
+    live = course.balance(60)
+
+    assert (live.productive_s, lost(live)) == (30, {"start_up": 10, "detection": 20})
+    course.ledger = entered(course.ledger, (wish, order) if order else (wish,))
+    assert course.balance().productive_s == 30
+    assert lost(course.balance()) == {"start_up": 10, "detection": 50}
+
+
+def test_who_has_all_ended_well_did_not_hang(course):
+    """A doubt that nobody has taken back costs nothing then."""
+    course.begin(0, run_s=0).step(10, 1)
+    course.at(50, ev.HangSuspected, "hang_suspected", (0,), "still", 140.0, 10.0)
+    course.end(60, 0, 0).end(60, 1, 0)
+
+    assert lost(course.balance()) == {"start_up": 10}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.slow
 
 PRELUDE = """
 import json, os, signal, sys, time
@@ -35,7 +35,7 @@ def command(text, **more):
     return made
 
 def turn_until(holds):
-    end_s = time.monotonic() + 40
+    end_s = time.monotonic() + 120
     while not holds():
         loop.turn(min(aides.deadline(), time.monotonic() + 0.02))
         aides.expire(time.monotonic())
@@ -74,7 +74,7 @@ if event == "slow":
         if os.fork():
             os._exit(0)
     time.sleep(100)
-""" + NOTE, limit_s=0.5)
+""" + NOTE, limit_s=2.0)
 '''
 
 FAILING = '''
@@ -92,7 +92,7 @@ def drive(tmp_path):
     def run(code):
         words = [sys.executable, "-c", PRELUDE + dedent(code), str(tmp_path)]
         done = subprocess.run(
-            words, capture_output=True, check=False, text=True, timeout=55
+            words, capture_output=True, check=False, text=True, timeout=200
         )
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout)
@@ -107,7 +107,7 @@ def test_each_event_is_told_in_order_one_at_a_time(drive):
         made = command(both + NOTE + "os.rmdir(lock)\\n")
         taken = [made.send(b".%d" % n) for n in range(5)]
         made.send(b"!last")
-        made.end(30)
+        made.end(100)
         turn_until(lambda: not aides.pids)
         tell(taken=taken, told=lines(), said=said, left=tree.alive())
     """)
@@ -125,7 +125,7 @@ made.send(b".slow")
 made.send(b".next")
 turn_until(lambda: lines() == ["next"])
 below = tree.alive([made.pid])
-made.end(30)
+made.end(100)
 turn_until(lambda: not aides.pids)
 tell(said=said, below=below, left=tree.alive())
 """
@@ -142,7 +142,7 @@ def test_a_failure_is_told_with_its_last_words_and_not_for_ever(drive):
         + """
 for n in range(5):
     made.send(b".%d" % n)
-made.end(30)
+made.end(100)
 turn_until(lambda: not aides.pids)
 tell(said=said)
 """
@@ -155,14 +155,15 @@ tell(said=said)
 def test_at_the_end_the_last_event_is_told_before_all_others(drive):
     """A command that hangs gets half of the time, and the end of the run the rest."""
     found = drive("""
-        made = command("if event == 'slow': time.sleep(100)\\n" + NOTE, last_s=2.0)
+        made = command("if event == 'slow': time.sleep(100)\\n" + NOTE, last_s=4.0)
         for event in (b".slow", b".one", b".two", b"!last"):
             made.send(event)
-        made.end(30)
+        made.end(100)
         turn_until(lambda: not aides.pids)
-        tell(told=lines(), left=tree.alive())
+        tell(told=lines(), left=tree.alive(), said=said[-1])
     """)
-    assert found == {"told": ["last"], "left": []}
+    assert (found["told"], found["left"]) == (["last"], [])
+    assert found["said"].endswith("was not run for 2 of the events")
 
 
 def test_a_queue_that_is_too_long_loses_its_oldest(drive):
@@ -176,12 +177,15 @@ def test_a_queue_that_is_too_long_loses_its_oldest(drive):
         turn_until(lambda: said)
         open(gate, "w").close()
         turn_until(lambda: lines()[-1:] == ["99"])
-        made.end(30)
+        made.end(100)
         turn_until(lambda: not aides.pids)
         tell(told=lines(), said=said)
     """)
     assert 64 <= len(found["told"]) <= 66
-    assert len(found["said"]) == 1
+    first, last = found["said"]
+    assert first.endswith("takes too long: of 64 events the oldest go")
+    untold = 100 - len(found["told"])
+    assert last.endswith(f"was not run for {untold} of the events")
 
 
 def test_one_that_dies_is_replaced_a_few_times(drive):

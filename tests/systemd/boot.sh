@@ -1,10 +1,11 @@
 # A real systemd as PID 1, for: unshare --mount --pid --fork --kill-child sh boot.sh
-# CGROUP USERS DIRECTORY..., USERS for systemd-sysusers; the directories stay visible, all else that systemd could write
-# to is its own. It knows no unit but those that are made here and by the tests. Where
+# CGROUP USERS HOMES DIRECTORY..., USERS for systemd-sysusers and HOMES for
+# systemd-tmpfiles; the directories stay visible, all else that systemd could write to
+# is its own. It knows no unit but those that are made here and by the tests. Where
 # memory is counted by cgroup v1 alone, /run/memory shows it.
 set -eu
-export cgroup="$1" users="$2"
-shift 2
+export cgroup="$1" users="$2" homes="$3"
+shift 3
 mount -t tmpfs tmpfs /run
 mkdir -p /run/systemd/system /run/cgroup /run/etc /run/kept
 mount -t cgroup2 cgroup2 /run/cgroup
@@ -41,6 +42,7 @@ exec unshare --cgroup sh -eu -c '
         mount -t cgroup -o memory cgroup /run/memory
     fi
     systemd-sysusers - <"$users"
+    systemd-tmpfiles --create - <"$homes"
     mkdir -p /run/systemd/journald.conf.d
     printf "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nRateLimitBurst=0\n" \
         >/run/systemd/journald.conf.d/test.conf

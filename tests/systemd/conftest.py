@@ -20,8 +20,9 @@ REPO = HERE.parent.parent
 UNIT = REPO / "systemd/dsup@.service"
 HARDENED = REPO / "systemd/hardened.conf"
 USERS = REPO / "systemd/sysusers.d/dsup.conf"
+HOMES = REPO / "systemd/tmpfiles.d/dsup.conf"
 SOURCES = [str(REPO / "supervisor"), str(REPO / "worker_runtime")]
-WITHIN_S = 90
+WITHIN_S = 120
 FAST = {"RestartSec": "100ms", "User": "root"}
 
 LAUNCHER = """#!/bin/sh
@@ -61,9 +62,10 @@ class Manager:
         apart = (
             "unshare --mount --pid --fork --kill-child --propagation private".split()
         )
+        boot = ["sh", HERE / "boot.sh", self._cgroup, USERS, HOMES, *kept]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*bound, *apart, "sh", HERE / "boot.sh", self._cgroup, USERS, *kept],
+                [*bound, *apart, *boot],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -292,7 +294,7 @@ def boot():
     Both see the same directory, and nothing else of the first is left.
     """
     shared = Path(tempfile.mkdtemp(prefix="sd-"))
-    running = []
+    running: list[Manager] = []
 
     def start():
         for made in running:

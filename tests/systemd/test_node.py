@@ -30,6 +30,11 @@ signal.pause()
 """
 
 
+AT_HOME = """
+pathlib.Path("~/.triton/cache").expanduser().mkdir(parents=True, exist_ok=True)
+"""
+
+
 def pids_of(service, rank):
     """Return the pids, as seen outside, of a rank and its helper."""
     inner = (service.directory / f"began.{rank}").read_text().split()
@@ -99,13 +104,16 @@ def test_the_ranks_of_the_next_attempt_get_new_ones(service):
 
 
 def test_the_agent_alone_reads_the_kernel_log(service):
-    """As its own user, hardened: CAP_SYSLOG is no rank's; what else is given stays."""
+    """As its own user, hardened: CAP_SYSLOG is no rank's; what else is given stays.
+
+    That user has a home, where programs keep their caches.
+    """
     service.harden()
     # The second is what the interpreter of a test may need to be read by this user.
     rights = "CAP_SYSLOG CAP_DAC_READ_SEARCH"
     service.configure(
         FAST_RUN,
-        script=BEGIN + WITH_A_HELPER,
+        script=BEGIN + AT_HOME + WITH_A_HELPER,
         User="dsup",
         AmbientCapabilities=rights,
         CapabilityBoundingSet=rights,

@@ -1,6 +1,6 @@
 """The unit file: right by itself, and in step with what dsup does."""
 
-import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +16,7 @@ SYSTEMD = Path(__file__).parents[2] / "systemd"
 UNIT = SYSTEMD / "dsup@.service"
 OF_USER = SYSTEMD / "user/dsup@.service"
 PERMANENT = "RestartPreventExitStatus"
+FILES_WANTED = 4096
 
 
 def settings(name, unit=UNIT):
@@ -42,11 +43,10 @@ def test_systemd_finds_nothing_wrong(which, tmp_path):
         (tmp_path / f"{UNIT.name}.d").mkdir()
         shutil.copy(SYSTEMD / "hardened.conf", tmp_path / f"{UNIT.name}.d")
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", unit]
-        + ["--user"] * (which == "of a user"),
+        ["systemd-analyze", "verify", unit] + ["--user"] * (which == "of a user"),
         capture_output=True,
         check=False,
-        env=os.environ | {"XDG_RUNTIME_DIR": str(tmp_path)},
+        env={"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path)},
         text=True,
     )
 
@@ -62,6 +62,16 @@ def test_the_user_of_the_service_can_be_made(tmp_path):
     made = (tmp_path / "etc/passwd").read_text()
 
     assert [line.partition(":")[0] for line in made.splitlines()] == settings("User")
+    home = made.split(":")[5]
+    directories = (SYSTEMD / "tmpfiles.d/dsup.conf").read_text()
+    assert re.search(rf"^d +{home} +0700 dsup dsup ", directories, re.MULTILINE)
+
+
+def test_a_rank_may_open_as_many_files_as_it_needs():
+    """The limit that counts, the soft one, is what the check-up wants at least."""
+    for unit in (UNIT, OF_USER):
+        (limit,) = settings("LimitNOFILE", unit)
+        assert int(limit.partition(":")[0]) >= FILES_WANTED
 
 
 def test_a_user_s_unit_differs_in_nothing_but_rights():

@@ -15,7 +15,8 @@ def main() -> None:
         from dsup.guard import guard
 
         # Nothing is left to flush, and the interpreter's own end takes 10 ms.
-        os._exit(guard(lambda guardian: _run(words, guardian)))
+        manager = os.environ.get("NOTIFY_SOCKET", "")
+        os._exit(guard(lambda guardian: _run(words, guardian), manager))
     sys.exit(_run(words, None))
 
 

@@ -9,12 +9,13 @@ The time of a run, from ``Launched`` to ``Exit``, is divided without a rest:
     start_up    from the order to prepare an attempt to the end of its first step; all
                 of an attempt that came to no step
     productive  from there to the attempt's end: its first failed rank (``at_s`` less
-                ``late_s``), the last sign of life before a hang that ended it, what was
-                in its way, its last rank's exit with 0, or a wish to stop; without what
-                ``recomputed`` takes
+                ``late_s``), what was in its way, its last rank's exit with 0, or a wish
+                to stop; but the last sign of life of ranks that seem to hang, if nobody
+                has gone on since; without what ``recomputed`` takes
     recomputed  of that: the steps past the one from which a later attempt went on, and
                 the step that was not finished
-    detection   from that end to when the agent saw it
+    detection   from that end to when the agent saw it; while ranks seem to hang, to the
+                present: what turns out to be no hang becomes productive again
     teardown    from there to when nothing of the attempt was left, listening to the
                 other ranks, stacks and grace included; of a run that is given up, to
                 its end
@@ -73,7 +74,7 @@ class Work(NamedTuple):
         last: the last step on record.
         until_s: when it was of no more use; None while it goes on.
         resumed: step of the checkpoint that it was to resume from; None if unknown.
-        doubt_s: since when it seems to hang; None for not at all.
+        doubt_s: since when it seems to hang; None for not at all, or not any more.
         started: how many ranks were.
         done: how many of them ended with 0.
     """
@@ -166,9 +167,8 @@ def ordered(ledger: Ledger, order: cmd.Command) -> Ledger:
         case cmd.Prepare():
             begun = _turned(ledger, "work", at_s)
             return begun._replace(works=(*begun.works, Work(at_s)))
-        case cmd.Capture(final=True) if working and ledger.works:
-            doubt_s = ledger.works[-1].doubt_s
-            return _turned(ledger, "teardown", at_s if doubt_s is None else doubt_s)
+        case cmd.Capture(final=True) if working:
+            return _turned(ledger, "teardown", at_s)
         case cmd.FreezePage() | cmd.SignalRanks() | cmd.KillAll() if working:
             return ledger if _fails(ledger) else _turned(ledger, "stopping", at_s)
         case cmd.Scan():
@@ -200,8 +200,10 @@ def balance(ledger: Ledger, now_s: float | None = None) -> Balance | None:
     by_steps = any(work.first for work in ledger.works)
     productive_s, resumed = 0.0, None
     for work in reversed(ledger.works):
-        share = _divided(work, end_s, resumed, by_steps=by_steps)
+        until_s = _until_s(work, end_s)
+        share = _divided(work, until_s, resumed, by_steps=by_steps)
         productive_s += share.useful_s
+        lost_s["detection"] += end_s - until_s if work.until_s is None else 0.0
         lost_s["start_up"] += share.start_s
         lost_s["recomputed"] += share.again_s
         resumed = _lower(resumed, _from(work))
@@ -244,8 +246,9 @@ def _last(ledger: Ledger, work: Work) -> Ledger:
 def _ended(ledger: Ledger, work: Work, event: ev.RankExited) -> Ledger:
     if event.status:
         return _turned(ledger, "teardown", ledger.now_s - event.late_s)
-    ledger = _last(ledger, work._replace(done=work.done + 1))
     everyone = work.done + 1 == work.started
+    doubt_s = None if everyone else work.doubt_s
+    ledger = _last(ledger, work._replace(done=work.done + 1, doubt_s=doubt_s))
     return _turned(ledger, "stopping", ledger.now_s) if everyone else ledger
 
 
@@ -261,12 +264,13 @@ def _turned(ledger: Ledger, account: Account, until_s: float) -> Ledger:
     Args:
         ledger: as it was.
         account: what it goes to.
-        until_s: when an attempt at work came to its end, which was seen now.
+        until_s: when an attempt at work came to its end, which was seen now; a hang
+            has ended it before.
     """
     now_s, spent = ledger.now_s, dict(ledger.spent)
     if ledger.account == "work" and ledger.works:
         work = ledger.works[-1]
-        end_s = min(max(until_s, work.began_s), now_s)
+        end_s = _until_s(work, min(until_s, now_s))
         ledger = _last(ledger, work._replace(until_s=end_s))
         spent["detection"] = spent.get("detection", 0.0) + now_s - end_s
     elif ledger.account in LOST:
@@ -281,18 +285,25 @@ class _Share(NamedTuple):
     again_s: float
 
 
+def _until_s(work: Work, now_s: float) -> float:
+    """Return when an attempt was of no more use: at the latest now."""
+    if work.until_s is not None:
+        return work.until_s
+    end_s = now_s if work.doubt_s is None else min(work.doubt_s, now_s)
+    return max(end_s, work.began_s)
+
+
 def _divided(
-    work: Work, now_s: float, resumed: int | None, *, by_steps: bool
+    work: Work, end_s: float, resumed: int | None, *, by_steps: bool
 ) -> _Share:
     """Return what the time of an attempt was worth.
 
     Args:
         work: the attempt.
-        now_s: the end of one that goes on.
+        end_s: when it was of no more use.
         resumed: the step from which later attempts went on; None if unknown.
         by_steps: ranks tell their steps.
     """
-    end_s = now_s if work.until_s is None else work.until_s
     if by_steps:
         ready_s = work.first.at_s if work.first else end_s
     else:

@@ -2,7 +2,8 @@
 
 It is forked from the agent after the ranks, and hears of it through a pair of sockets,
 one message a datagram. Nothing here waits for it: what it does not take is dropped, one
-that dies is replaced a few times, and at the end it gets a moment for what it has.
+that dies is replaced a few times, one that is of no use at the end once more, and there
+it gets a moment for what it has.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from typing import Final, NoReturn, Protocol
 
 from dsup.core.printable import printable
 from dsup.core.state import NEVER
+from dsup.linux import proc
 
 STARTS_MAX: Final = 3
 AGAIN_S: Final = 5.0
 
 MESSAGE_MAX_BYTES: Final = 65_536
 _WORD_MAX_BYTES: Final = 1024
+_OF_NO_USE: Final = frozenset("TtZX")
+"""States of a process that is stopped or dead."""
 
 
 class Watcher(Protocol):
@@ -116,6 +120,14 @@ class Companion:
         if now_s >= self.due_s:
             self.start()
 
+    def renew(self) -> None:
+        """Replace one that is dead or stopped, now, however often that was done."""
+        found = proc.stat(self.pid) if self._pair else None
+        if found is None or found.state in _OF_NO_USE:
+            self._leave()
+            self._starts = min(self._starts, STARTS_MAX - 1)
+            self.start()
+
     def send(self, message: bytes, fds: Collection[int] = ()) -> bool:
         """Send a message; return False where it cannot be taken now."""
         if self._pair is None:
@@ -150,6 +162,7 @@ class Companion:
 
     def _over(self, pidfd: int, _: bytes) -> None:
         os.close(pidfd)
+        self._hear()
         self._leave()
 
     def _hear(self) -> None:

@@ -77,7 +77,7 @@ class _Notifier:
         self._last_words = b""
         self._speaks = False
         self._failures = 0
-        self._dropped = False
+        self._dropped = 0
         self._hung_up_s: float | None = None
 
     def run(self) -> None:
@@ -87,8 +87,10 @@ class _Notifier:
             if self._running is None and self._waiting:
                 self._start(self._waiting.popleft()[1:])
             if self._hung_up_s is not None and not (self._running or self._waiting):
-                return
+                break
             self._turn()
+        if self._dropped:
+            self._tell(f"was not run for {self._dropped} of the events")
 
     def _turn(self) -> None:
         """Wait for whatever comes first, and take it in."""
@@ -120,8 +122,8 @@ class _Notifier:
         self._waiting.append(message)
         if len(self._waiting) > QUEUE_MAX:
             self._waiting.popleft()
-            if not self._dropped:
-                self._dropped = True
+            self._dropped += 1
+            if self._dropped == 1:
                 self._tell(f"takes too long: of {QUEUE_MAX} events the oldest go")
 
     def _start(self, event: bytes) -> None:
@@ -159,14 +161,20 @@ class _Notifier:
         if hung_up_s is not None:
             final = self._waiting and self._waiting[-1][:1] == FINAL
             if now_s >= hung_up_s + self._order.last_s / 2 and final:
-                self._waiting = deque([self._waiting[-1]])
+                self._keep(1)
                 until_s = now_s
             elif now_s >= hung_up_s + self._order.last_s:
-                self._waiting.clear()
+                self._keep(0)
                 until_s = now_s
         if running and now_s >= until_s:
             self._end(running)
             self._fail("did not end in time and was killed")
+
+    def _keep(self, newest: int) -> None:
+        """Drop all events but the newest."""
+        while len(self._waiting) > newest:
+            self._waiting.popleft()
+            self._dropped += 1
 
     def _ended(self, running: _Running) -> None:
         status = self._end(running)

@@ -1,6 +1,7 @@
 """The service manager, told how the run stands: systemd's notify protocol.
 
-The agent tells it by itself; nothing is started for it, and nobody is waited for. What
+The agent tells it through the guard, which alone is listened to where the unit says so
+(``NotifyAccess=main``); nothing is started for it, and nobody is waited for. What
 cannot be told now (a manager that is busy, or gone) is told with the next beat, and no
 line is said about it: a manager that does not listen is no trouble of the run.
 
@@ -9,18 +10,18 @@ Source: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 
 from __future__ import annotations
 
-import socket
+import os
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from dsup.core.printable import printable
 from dsup.core.state import NEVER
+from dsup.linux import notify
 
 STATUS_MAX: Final = 200
 """Characters of a status; a message may have 4096 bytes."""
 
 _RETRY_S: Final = 1.0
-_PATH_MAX_BYTES: Final = 107
 _DIGITS_MAX: Final = 20
 
 
@@ -31,14 +32,22 @@ class Service:
         environment: what dsup was started with.
         pids: whom the watchdog may mean: the guard, which is the service's main
             process, and the agent.
+        relay: what the guard passes on is written here, without waiting; None to tell
+            the manager without it.
 
     Attributes:
         due_s: when ``beat`` tells that the agent lives, agent clock, seconds; NEVER
             where no watchdog waits for it.
     """
 
-    def __init__(self, environment: Mapping[str, str], pids: Collection[int]) -> None:
-        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        pids: Collection[int],
+        relay: int | None = None,
+    ) -> None:
+        self._address = notify.address(environment.get("NOTIFY_SOCKET", ""))
+        self._relay = relay
         self._every_s = _every_s(environment, pids) if self._address else NEVER
         self.due_s = NEVER if self._every_s == NEVER else -NEVER
         self._untold: dict[str, str] = {}
@@ -79,22 +88,19 @@ class Service:
         self._untold |= news
         lines = (f"{name}={value}" for name, value in self._untold.items())
         message = "\n".join(lines).encode(errors="replace")
-        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
-        try:
-            with socket.socket(socket.AF_UNIX, kind) as sender:
-                sender.sendto(message, self._address)
-        except OSError:
+        if not self._send(message):
             return False
         self._untold.clear()
         return True
 
-
-def _address(name: str) -> bytes:
-    """Return a socket's address; empty for none, and for one of another family."""
-    address = name.encode(errors="surrogateescape")
-    if not address.startswith((b"/", b"@")) or len(address) > _PATH_MAX_BYTES:
-        return b""
-    return b"\0" + address[1:] if address.startswith(b"@") else address
+    def _send(self, message: bytes) -> bool:
+        if self._relay is None:
+            return notify.send(message, self._address)
+        try:
+            os.write(self._relay, message)
+        except OSError:
+            return False
+        return True
 
 
 def _every_s(environment: Mapping[str, str], pids: Collection[int]) -> float:

@@ -60,8 +60,16 @@ class Guardian:
     Attributes:
         pidfd: readable once the guard has gone.
         will: what the guard does if the agent is killed.
+        relay: what is written here it passes on to the service manager, see
+            ``notify.Relay``; None where there is no manager.
     """
 
-    def __init__(self, pidfd: int, will: Will) -> None:
+    def __init__(self, pidfd: int, will: Will, relay: int | None = None) -> None:
         self.pidfd = pidfd
         self.will = will
+        self.relay = relay
+
+    @property
+    def fds(self) -> set[int]:
+        """The descriptors that this is made of."""
+        return {self.pidfd} if self.relay is None else {self.pidfd, self.relay}
