@@ -46,7 +46,7 @@ def looked_at(nvml):
             env={**os.environ, **library, **settings, **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
             check=False,
         )
         assert done.returncode == 0, done.stderr

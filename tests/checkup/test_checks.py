@@ -88,21 +88,26 @@ def test_a_node_on_which_nothing_is_wrong_has_no_other_finding():
             "container",
         ),
         ("clock", READ._replace(clock=None), "unknown", "does not tell"),
-        ("nvml", READ._replace(driver=Driver(on_bus=8)), "bad", "no driver is loaded"),
+        (
+            "nvml",
+            READ._replace(driver=Driver(on_bus=8), gpus=Gpus(failed=9)),
+            "bad",
+            "no driver is loaded",
+        ),
         (
             "nvml",
             READ._replace(driver=Driver(on_bus=8), system=DOCKER),
             "warn",
             "none is given to this container",
         ),
-        ("nvml", READ._replace(driver=None), "bad", "did not answer within 5 s"),
+        ("nvml", READ._replace(driver=None), "unknown", "did not answer within 5 s"),
         (
             "driver-version",
             READ._replace(
                 driver=Driver(present=True, version="550.54.15"),
                 gpus=Gpus(CARDS, versions={"driver": "570.86.15"}),
             ),
-            "bad",
+            "warn",
             "the loaded driver is 550.54.15, its library 570.86.15",
         ),
         (
@@ -116,9 +121,12 @@ def test_a_node_on_which_nothing_is_wrong_has_no_other_finding():
         ),
         (
             "gpu-memory",
-            READ._replace(holders=Holders([(77, "python3", "D", [0, 1])])),
+            READ._replace(
+                holders=Holders([(77, "cat", "D", [0])], stuck=[(77, 8.0, True)]),
+                gpus=Gpus(CARDS),
+            ),
             "bad",
-            "python3 (pid 77) is stuck in the kernel and holds /dev/nvidia0",
+            "cat (pid 77) holds /dev/nvidia0 and has not moved for 8 s, in NVIDIA's",
         ),
         (
             "fabric",
@@ -137,17 +145,17 @@ def test_a_node_on_which_nothing_is_wrong_has_no_other_finding():
             READ._replace(
                 network=Network(PORTS), asked=Asked({"NCCL_IB_HCA": "mlx5_1:1"})
             ),
-            "bad",
+            "warn",
             "mlx5_1/1 DOWN",
         ),
         (
             "disk",
             READ._replace(
                 asked=Asked(places={"checkpoints": "/nfs"}),
-                spaces={"checkpoints": None},
+                spaces={"checkpoints": Space("/nfs", silent=True)},
             ),
             "bad",
-            "the checkpoint directory /nfs did not answer within 5 s",
+            "the checkpoint directory /nfs did not answer within 10 s",
         ),
         (
             "disk",
@@ -178,17 +186,17 @@ def test_a_node_on_which_nothing_is_wrong_has_no_other_finding():
         ),
         (
             "shared-memory",
-            READ._replace(spaces={SHM: SHARED._replace(free=31 * MIB)}),
+            READ._replace(spaces={SHM: SHARED._replace(free=3 * MIB)}),
             "bad",
-            "31 MiB of 32.0 GiB",
+            "3 MiB of 32.0 GiB",
         ),
         (
             "memlock",
             READ._replace(
                 limits=READ.limits._replace(memlock=65536), network=Network(PORTS)
             ),
-            "bad",
-            "64 KiB: InfiniBand cannot pin",
+            "warn",
+            "64 KiB: InfiniBand may not pin",
         ),
         (
             "nofile",
@@ -198,9 +206,9 @@ def test_a_node_on_which_nothing_is_wrong_has_no_other_finding():
         ),
         (
             "nproc",
-            READ._replace(limits=READ.limits._replace(nproc=140)),
+            READ._replace(limits=READ.limits._replace(nproc=104)),
             "bad",
-            "40 of 140",
+            "4 of 104",
         ),
         (
             "pids-max",
@@ -268,14 +276,21 @@ def test_a_node_on_which_nothing_is_wrong_has_no_other_finding():
             "warn",
             "no pressure",
         ),
-        ("python", READ._replace(asked=Asked(python="/p")), "bad", "/p did not answer"),
+        (
+            "python",
+            READ._replace(
+                asked=Asked(python="/p"), interpreter=Interpreter(error="no such file")
+            ),
+            "bad",
+            "/p does not run: no such file",
+        ),
         ("visible-devices", env(CUDA_VISIBLE_DEVICES="0,0"), "bad", "twice"),
         ("visible-devices", env(CUDA_VISIBLE_DEVICES="0,7"), "bad", "entry 2 is no"),
         ("visible-devices", env(CUDA_VISIBLE_DEVICES="1"), "warn", "1 GPUs to 2"),
         ("visible-devices", env(CUDA_VISIBLE_DEVICES="0,1"), "ok", "2 of 2"),
         ("gpus-and-ranks", env()._replace(asked=Asked(ranks=4)), "warn", "4 ranks"),
         ("socket-interface", env(NCCL_SOCKET_IFNAME="eno"), "bad", "names no interf"),
-        ("contradictions", env(NCCL_IB_TIMEOUT="600"), "bad", "is an exponent"),
+        ("contradictions", env(NCCL_IB_TIMEOUT="600"), "warn", "is an exponent"),
         (
             "contradictions",
             env(NCCL_IB_DISABLE="1", NCCL_IB_HCA="mlx5"),
@@ -354,10 +369,10 @@ def test_a_gpu_that_the_job_does_not_see_is_not_its_trouble():
 
 
 def test_silence_is_unknown_and_no_verdict_on_the_node():
-    """Where no reader has answered, no check fails, and only what hangs is bad."""
+    """Where no reader has answered, as where none could be started, nothing is bad."""
     found = list(judged(CHECKS, Readings(spaces={"runs": None}, gpus=Gpus())))
 
-    assert {row.check for row in found if row.state == "bad"} == {"nvml", "disk"}
+    assert {row.check for row in found if row.state == "bad"} == set()
     assert "unknown" in {row.state for row in found}
 
 

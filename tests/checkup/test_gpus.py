@@ -12,19 +12,22 @@ def not_well(found):
     return {
         (row["check"], row["state"], row["text"].split()[1])
         for row in found.rows
-        if row["group"] == "GPUs" and row["state"] != "ok"
+        if row["text"].startswith("GPU ") and row["state"] != "ok"
     }
 
 
 @SLOW
 def test_every_fault_is_told_of_its_own_gpu_and_says_what_to_do(looked_at):
-    """Eight GPUs, six ways to be bad, one warning, and one that is well."""
+    """Eight GPUs, five ways to be bad, warnings, and one that is well.
+
+    NVML wants nothing of the one with a memory error, so the driver has dealt with it.
+    """
     found = looked_at(
         each="healthy,ecc,remap,pending,recovery,lost,reset,unknown", gpus=8
     )
 
     assert not_well(found) == {
-        ("ecc", "bad", "1"),
+        ("ecc", "warn", "1"),
         ("throttling", "warn", "1"),
         ("row-remap", "bad", "2"),
         ("row-remap", "warn", "3"),
@@ -47,8 +50,8 @@ def test_what_a_new_job_would_meet_is_told(looked_at):
 
     told = not_well(found)
     assert told >= {
-        ("pcie-width", "bad", "0"),
-        ("nvlink", "bad", "1"),
+        ("pcie-width", "warn", "0"),
+        ("nvlink", "warn", "1"),
         ("fabric", "bad", "2"),
     }
     assert "has 4 of 16 PCIe lanes" in found.by_check["pcie-width"][0]["text"]
@@ -116,7 +119,7 @@ def test_whatever_hangs_is_a_finding_and_costs_the_doctor_seconds(
     assert found.by_check["nvml"][0]["state"] == "bad"
     assert "no answer on GPU 1" in found.by_check["nvml"][0]["text"]
     assert "did not answer" in found.by_check["python"][0]["text"]
-    assert f"{frozen} did not answer within 5 s" in found.by_check["disk"][0]["text"]
+    assert f"{frozen} did not answer within 10 s" in found.by_check["disk"][0]["text"]
     assert found.by_check["memory"]
     assert found.code == 193
 

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -13,7 +14,8 @@ from dsup.checkup.readers.cgroups import cgroups
 from dsup.checkup.readers.devices import driver, holders, network
 from dsup.checkup.readers.interpreter import interpreter
 from dsup.checkup.readers.kernel_log import kernel_log_readable
-from dsup.checkup.readers.storage import space
+from dsup.checkup.readers.still import stuck
+from dsup.checkup.readers.storage import middle, space, sync
 from dsup.checkup.readers.system import clock, system
 from dsup.checkup.readings import Readings
 from dsup.surroundings import remarks
@@ -94,15 +96,15 @@ def test_the_limit_of_tasks_is_the_one_that_leaves_least(unified):
             "pod/agent/pids.max": "max\n",
             "pod/agent/pids.current": "7\n",
             "pod/pids.max": "100\n",
-            "pod/pids.current": "60\n",
+            "pod/pids.current": "96\n",
         }
     )
 
     found = cgroups(ME, root)
 
-    assert (found.pids_left, found.pids_max) == (40, 100)
+    assert (found.pids_left, found.pids_max) == (4, 100)
     assert findings("pids-max", cgroups=found) == [
-        ("bad", "40 of 100 tasks of the cgroup are left")
+        ("bad", "4 of 100 tasks of the cgroup are left")
     ]
 
 
@@ -149,11 +151,12 @@ def test_a_full_file_system_is_bad_and_nothing_is_left_in_it(tmp_path):
     try:
         (where / "file").write_bytes(b"x" * 65536)
         found = space(str(where))
-        assert (found.kind, found.free, found.sync_ms) == ("tmpfs", 0, None)
+        assert (found.kind, found.free) == ("tmpfs", 0)
         assert findings("disk", spaces={"runs": found})[0] == (
             "bad",
-            f"the run directory {where} cannot be written: no space left on device",
+            f"the run directory {where} (tmpfs) has 0 MiB free",
         )
+        assert sync(str(where)) == (None, "no space left on device", "full")
         assert os.listdir(where) == ["file"]
     finally:
         subprocess.run(["umount", where], check=True)
@@ -166,10 +169,35 @@ def test_a_directory_that_is_not_there_yet_is_judged_by_the_one_above(tmp_path):
     found = space(str(tmp_path / "new/one"))
 
     assert found.looked_at == str(tmp_path)
-    assert found.sync_ms is not None
     assert found.free > 0
+    assert sync(str(tmp_path / "new/one")).ms is not None
     assert os.listdir(tmp_path) == ["file"]
-    assert space(str(tmp_path / "file")).error == "not a directory"
+    wrong = space(str(tmp_path / "file"))
+    assert (wrong.error, wrong.whose) == ("not a directory", "job")
+
+
+def test_after_a_slow_write_no_other_is_tried():
+    """Three of two seconds would look like a disk that never answers."""
+    times_ms = iter([9.0, 1750.0, 1750.0])
+
+    assert middle(times_ms) == 1750.0
+    assert list(times_ms) == [1750.0]
+    assert middle(iter([9.0, 3.0, 5.0])) == 5.0
+
+
+@pytest.mark.root
+def test_a_file_system_without_a_size_is_not_full(tmp_path):
+    """One of type ramfs says that it has no blocks at all."""
+    mount = ["mount", "-t", "ramfs", "ramfs", tmp_path]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        found = space(str(tmp_path))
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+    assert (found.free, found.error) == (None, "")
+    assert findings("disk", spaces={"runs": found})[0][0] == "unknown"
 
 
 def test_devices_are_read_from_sysfs_and_proc(tree):
@@ -186,6 +214,8 @@ def test_devices_are_read_from_sysfs_and_proc(tree):
             "proc/7/comm": "nv-fabricmanage\n",
             "proc/7/stat": "7 (nv-fab) S 1 7 7",
             "proc/8/stat": "8 (a) b) D 1 8 8",
+            "proc/8/stack": "[<0>] down_read+0x1\n[<0>] os_lock+0x1 [nvidia]\n",
+            "proc/1/comm": "systemd\n",
             "sys/class/net/ib0/mtu": "",
             "sys/class/infiniband/mlx5_0/ports/1/state": "1: DOWN\n",
         }
@@ -200,7 +230,9 @@ def test_devices_are_read_from_sysfs_and_proc(tree):
     assert (found.on_bus, found.version, found.switches) == (1, "550.54.15", 1)
     assert found.fabric_manager
     assert not found.persistenced
-    assert holders(root).rows == [(8, "a) b", "D", [3, 4])]
+    told = holders(root, 0.2)
+    assert told.rows == [(8, "a) b", "D", [3, 4])]
+    assert [(pid, driver) for pid, _, driver in told.stuck] == [(8, True)]
     assert network(0, root).interfaces == ["ib0"]
     assert network(0, root).ports == {"mlx5_0/1": {"state": "DOWN"}}
 
@@ -227,6 +259,58 @@ def test_an_interpreter_says_its_versions_or_why_it_does_not(tmp_path):
     assert interpreter(sys.executable, os.environ).python == version
     assert interpreter(str(strange), os.environ).error == "no such thing"
     assert "no such file" in interpreter("/nowhere/python", os.environ).error
+
+
+@pytest.mark.slow
+def test_an_interpreter_behind_a_wrapper_is_heard(tmp_path, monkeypatch):
+    """What a wrapper prints around it, and what lies beside it, changes nothing."""
+    wrapper = tmp_path / "python"
+    wrapper.write_text(
+        f"#!/bin/sh\nprintf 'module loaded: '\n{sys.executable} \"$@\"\necho bye\n"
+    )
+    wrapper.chmod(0o700)
+    for name in ("platform", "json", "re", "importlib"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+
+    found = interpreter(str(wrapper), os.environ)
+
+    assert found.python == ".".join(map(str, sys.version_info[:3]))
+    assert (found.error, found.unclear) == ("", "")
+
+
+@pytest.mark.parametrize("script", ["exec sleep 1000", "kill -9 $$", "echo hello"])
+def test_an_interpreter_that_says_nothing_is_not_called_broken(tmp_path, script):
+    """It may be slow, or started by something that takes its answer."""
+    silent = tmp_path / "python"
+    silent.write_text(f"#!/bin/sh\n{script}\n")
+    silent.chmod(0o700)
+
+    found = interpreter(str(silent), os.environ, 0.5)
+
+    assert found.error == ""
+    assert found.unclear
+
+
+def test_who_moves_again_is_not_stuck(tree):
+    """State D at two looks is nothing, where it has slept between them."""
+    root = tree(**{"proc/8/stat": "8 (a) D 1", "proc/8/status": "Name:\ta\n"})
+    over = threading.Event()
+
+    def move():
+        count = 0
+        while not over.is_set():
+            count += 1
+            part = tree(part=f"Name:\ta\nvoluntary_ctxt_switches:\t{count}\n")
+            os.replace(f"{part}/part", f"{root}/proc/8/status")
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        assert stuck([8], root, watch_s=100.0) == []
+    finally:
+        over.set()
+        mover.join()
 
 
 def test_both_doors_of_the_kernel_log_may_be_shut(tmp_path):

@@ -40,11 +40,13 @@ class Said(NamedTuple):
         state: how it stands.
         text: what was found, one clause that begins with a small letter.
         fix: what to type, or to do; empty where nothing is to be done.
+        job: it is the job's own doing, whatever the check looks at.
     """
 
     state: State
     text: str
     fix: str = ""
+    job: bool = False
 
 
 class Check(NamedTuple):
@@ -73,11 +75,19 @@ class Finding(NamedTuple):
 
 def judged(checks: Sequence[Check], readings: Readings) -> Iterator[Finding]:
     """Yield all that the checks say, group by group."""
+    found = [
+        Finding(
+            check.name,
+            OF_THE_JOB if said.job else check.group,
+            said.state,
+            said.text,
+            said.fix,
+        )
+        for check in checks
+        for said in check.judge(readings)
+    ]
     for group in GROUPS:
-        for check in checks:
-            if check.group == group:
-                for said in check.judge(readings):
-                    yield Finding(check.name, group, *said)
+        yield from (finding for finding in found if finding.group == group)
 
 
 def verdict(findings: Sequence[Finding]) -> Said:

@@ -15,6 +15,9 @@ from dsup.facts.nvml import Reading
 READER_S: Final = 5.0
 """What a reader may take."""
 
+PATIENT_S: Final = 10.0
+"""What one may take that waits for file systems, which are slow without being ill."""
+
 
 class Asked(NamedTuple):
     """What the node is to be judged against.
@@ -27,6 +30,8 @@ class Asked(NamedTuple):
         master_port: a port that is to be free; 0 for none.
         comm_timeout_s: time-out of collectives, seconds; None for torch's.
         root: stands for ``/`` wherever a file of the system is read.
+        ancestor: process whose descendants are all of dsup's: the guard, where a launch
+            looks; 0 for the one that asks.
     """
 
     environment: Mapping[str, str] = {}
@@ -36,6 +41,7 @@ class Asked(NamedTuple):
     master_port: int = 0
     comm_timeout_s: float | None = None
     root: str = ""
+    ancestor: int = 0
 
 
 class KernelLog(NamedTuple):
@@ -142,19 +148,37 @@ class Space(NamedTuple):
         path: as it was asked for.
         looked_at: it, or the nearest directory above it that there is.
         kind: of file system; empty if unknown.
+        free: bytes; None where the file system has no such number.
         inodes: free; None where there is no such number.
         sync_ms: what a small file took to be safe on disk; None if it was not tried.
         error: why nothing can be written there; empty if it can.
+        whose: the error is: ``node``, ``job``, ``full`` of whoever shares it, or
+            ``nobody`` where only the look failed.
+        silent: it gave no answer at all.
+        syncing: it answered, and a small file was not safe before the look ended.
+        inodes_total: None where there is no such number.
     """
 
     path: str
     looked_at: str = ""
     kind: str = ""
-    free: int = 0
+    free: int | None = 0
     total: int = 0
     inodes: int | None = None
     sync_ms: float | None = None
     error: str = ""
+    whose: str = "node"
+    silent: bool = False
+    syncing: bool = False
+    inodes_total: int | None = None
+
+
+class Sync(NamedTuple):
+    """How a small file was written and synchronised; see ``Space``."""
+
+    ms: float | None = None
+    error: str = ""
+    whose: str = "node"
 
 
 class Network(NamedTuple):
@@ -176,11 +200,12 @@ class Driver(NamedTuple):
 
     Attributes:
         present: the node looks as if it had a GPU that it may use.
-        on_bus: NVIDIA's GPUs on the PCI bus.
+        on_bus: NVIDIA's GPUs on the PCI bus, without those of another driver.
         version: of the kernel module; empty if unknown.
         switches: NVSwitches.
         fabric_manager: it runs.
         persistenced: it runs.
+        all_seen: processes of every user are to be seen.
     """
 
     present: bool = False
@@ -189,6 +214,7 @@ class Driver(NamedTuple):
     switches: int = 0
     fabric_manager: bool = False
     persistenced: bool = False
+    all_seen: bool = True
 
 
 class Holders(NamedTuple):
@@ -197,10 +223,13 @@ class Holders(NamedTuple):
     Attributes:
         rows: pid, name, state, and N of each ``/dev/nvidiaN``.
         all_seen: no process hid its descriptors.
+        stuck: pid, seconds, and whether it waits in NVIDIA's driver, of each that stays
+            in state D and does not move.
     """
 
     rows: Sequence[tuple[int, str, str, Sequence[int]]] = ()
     all_seen: bool = True
+    stuck: Sequence[tuple[int, float, bool]] = ()
 
 
 class Interpreter(NamedTuple):
@@ -208,13 +237,15 @@ class Interpreter(NamedTuple):
 
     Attributes:
         cuda: version that torch was built for.
-        error: why it does not start; empty if it does.
+        error: why it does not start; empty if it does, or that is not known.
+        unclear: why it is not known; empty if it is.
     """
 
     python: str = ""
     torch: str = ""
     cuda: str = ""
     error: str = ""
+    unclear: str = ""
 
 
 class Gpus(NamedTuple):
@@ -226,6 +257,7 @@ class Gpus(NamedTuple):
         failed: code of ``facts.nvml`` why it cannot be asked; None if it can.
         why_not: why it gave no answer, or not all; empty if it did.
         versions: ``driver``, ``library`` and ``cuda``, as far as they are told.
+        hung: it gave no answer, and whoever asked it stood still.
     """
 
     cards: Sequence[Card] = ()
@@ -233,10 +265,15 @@ class Gpus(NamedTuple):
     failed: int | None = None
     why_not: str = ""
     versions: Mapping[str, str] = {}
+    hung: bool = False
 
 
 class Readings(NamedTuple):
-    """Everything that was read."""
+    """Everything that was read.
+
+    Attributes:
+        silent: readers that gave no answer in their time.
+    """
 
     asked: Asked = Asked()
     kernel_log: KernelLog | None = None
@@ -250,6 +287,7 @@ class Readings(NamedTuple):
     holders: Holders | None = None
     interpreter: Interpreter | None = None
     gpus: Gpus | None = None
+    silent: frozenset[str] = frozenset()
 
     @property
     def ranks(self) -> int:

@@ -159,17 +159,23 @@ def painted(rows: Iterable[tuple[str, Tone]]) -> Iterator[str]:
     from dsup.core.appearance import appearance
     from dsup.edges.scribe.console import OFF, PALETTE
 
-    colour = appearance(os.environ, terminal=sys.stdout.isatty()).colour
+    colour = appearance(os.environ, terminal=_is_terminal()).colour
     for line, tone in rows:
         loud = colour and tone != "plain"
         yield f"{PALETTE[tone].decode()}{line}{OFF.decode()}" if loud else line
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def speaks_unicode_here() -> bool:
     """Return whether standard output shows more than ASCII."""
     from dsup.core.appearance import speaks_unicode
 
-    encodes = sys.stdout.encoding.lower().replace("-", "") == "utf8"
+    # Standard output may be closed: then nobody sees what is written.
+    encoding = getattr(sys.stdout, "encoding", "utf8")
+    encodes = encoding.lower().replace("-", "") == "utf8"
     return speaks_unicode(os.environ) and encodes
 
 

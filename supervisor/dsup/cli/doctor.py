@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,6 +14,8 @@ import click
 if TYPE_CHECKING:
     from dsup.checkup.finding import Finding
     from dsup.checkup.readings import Asked
+
+_STOPS: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM)
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -57,9 +61,39 @@ def doctor(
     from dsup.checkup.finding import exit_code
 
     asked = wishes(os.environ, nproc, checkpoint_dir, log_dir)
-    found = findings(asked)
-    click.echo(_json(found) if machine else _text(found, everything=verbose))
+    with _nobody_left():
+        found = findings(asked)
+    if sys.stdout:  # else whoever closed it wants the exit code only
+        click.echo(_json(found) if machine else _text(found, everything=verbose))
     return exit_code(found)
+
+
+@contextlib.contextmanager
+def _nobody_left() -> Iterator[None]:
+    """End all that was started here, however this ends; what hangs is not waited for.
+
+    A reader may have started others: they become children of this process then.
+    """
+    from dsup.core.exits import stop_code
+    from dsup.linux import libc, proc, tree
+
+    def stop(signum: int, _: object) -> None:
+        raise SystemExit(stop_code(signum))
+
+    strangers = proc.children(os.getpid())  # of a shell that became this process
+    libc.become_subreaper()
+    before = {number: signal.getsignal(number) for number in _STOPS}
+    before = {n: was for n, was in before.items() if was != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        tree.kill(strangers)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def wishes(

@@ -98,7 +98,7 @@ def _text(faults: list[KernelFault], log: SavedLog) -> Iterator[str]:
     from dsup.core.appearance import appearance
     from dsup.report.kernel_lines import fault_lines
 
-    shows = sys.stdout.isatty()
+    shows = sys.stdout is not None and sys.stdout.isatty()
     colour = appearance(os.environ, terminal=shows).colour
     # What is piped may be searched, and is not cut.
     columns = shutil.get_terminal_size().columns if shows else None

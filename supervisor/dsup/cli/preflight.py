@@ -88,9 +88,10 @@ def _refuse(code: int, bad: Sequence[_Row]) -> NoReturn:
 def _look(job: Job, guard: int) -> tuple[int | None, tuple[_Row, ...]]:
     """Return the doctor's exit code, None for no answer, and its findings."""
     answer = os.memfd_create("dsup-preflight", os.MFD_CLOEXEC)
+    ancestor = os.getppid()
     pid = os.fork()
     if pid == 0:
-        _be_the_doctor(job, answer)
+        _be_the_doctor(job, answer, ancestor)
     try:
         _await(job, pid, guard)
         raw = os.pread(answer, _ANSWER_MAX_BYTES, 0)
@@ -104,14 +105,14 @@ def _look(job: Job, guard: int) -> tuple[int | None, tuple[_Row, ...]]:
         _reap()
 
 
-def _be_the_doctor(job: Job, answer: int) -> None:
+def _be_the_doctor(job: Job, answer: int, ancestor: int) -> None:
     try:
-        os.write(answer, json.dumps(_answer(job)).encode())
+        os.write(answer, json.dumps(_answer(job, ancestor)).encode())
     finally:
         os._exit(0)
 
 
-def _answer(job: Job) -> tuple[int, list[_Row]]:
+def _answer(job: Job, ancestor: int) -> tuple[int, list[_Row]]:
     from dsup.checkup.finding import exit_code
     from dsup.checkup.readings import Asked
     from dsup.cli.doctor import findings
@@ -126,6 +127,7 @@ def _answer(job: Job) -> tuple[int, list[_Row]]:
         places=places,
         master_port=job.master_port,
         comm_timeout_s=job.comm_timeout_s,
+        ancestor=ancestor,
     )
     found = findings(asked)
     return exit_code(found), [(f.check, f.state, f.text, f.fix) for f in found]

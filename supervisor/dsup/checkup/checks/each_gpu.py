@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dsup.checkup.finding import Said
 from dsup.checkup.readings import Gpus, Readings
 from dsup.facts.hardware import Access, Card, Gpu, visible_devices
 from dsup.facts.nvml import Reading
+
+HIDDEN: Final = frozenset({"", "-1", "NoDevFiles"})
+"""Values of CUDA_VISIBLE_DEVICES that leave no GPU, as they are meant to."""
 
 Judge: TypeAlias = Callable[[Readings], Iterator[Said]]
 
@@ -28,11 +31,14 @@ def each_gpu(readings: Readings) -> Iterator[tuple[Card, Reading]]:
 def used_by(readings: Readings) -> frozenset[int]:
     """Return the numbers of the GPUs that the job is shown; all, if that is unclear.
 
-    A GPU without an identity, as one that was lost before, makes it unclear.
+    A GPU without an identity, as one that was lost before, makes it unclear. A job that
+    hides them all uses none.
     """
     cards = readings.gpus.cards if readings.gpus else ()
     told = readings.asked.environment
     order, listed = (told.get(f"CUDA_{n}") for n in ("DEVICE_ORDER", "VISIBLE_DEVICES"))
+    if listed is not None and listed.strip() in HIDDEN:
+        return frozenset()
     seen: tuple[Gpu, ...] = ()
     if listed and all(card.gpu.pci for card in cards):
         seen = visible_devices(cards, Access(0, listed, order or ""))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dsup.checkup.checks.each_gpu import each_gpu, name_of
+from dsup.checkup.checks.each_gpu import each_gpu, name_of, used_by
 from dsup.checkup.finding import Check, Said
-from dsup.checkup.readings import Readings
+from dsup.checkup.readings import Holders, Readings
 from dsup.facts import nvml
 from dsup.facts.nvml import Reading
 
@@ -21,12 +21,17 @@ _COMPLETED: Final = 3
 
 
 def fabric(readings: Readings) -> Iterator[Said]:
-    """On a board with NVSwitches nothing starts until the fabric is up (CUDA 802)."""
-    told = False
+    """On a board with NVSwitches nothing starts until the fabric is up (CUDA 802).
+
+    A GPU that is cut into MIG devices has no part in it.
+    """
+    told = cut = False
     for card, reading in each_gpu(readings):
         state = reading.values.get("fabric_state", 0)
         status = reading.values.get("fabric_status", 0)
-        told = told or state > 0
+        told, cut = told or state > 0, cut or bool(card.slices)
+        if card.slices:
+            continue
         if 0 < state < _COMPLETED or (state == _COMPLETED and status):
             yield Said(
                 "bad",
@@ -37,6 +42,7 @@ def fabric(readings: Readings) -> Iterator[Said]:
     driver = readings.driver
     if driver and driver.switches and not told and not driver.fabric_manager:
         hidden = bool(readings.system and readings.system.container)
+        hidden = hidden or not driver.all_seen or cut or not used_by(readings)
         yield Said(
             "unknown" if hidden else "bad",
             f"{driver.switches} NVSwitches, and no fabric manager is to be seen",
@@ -64,14 +70,11 @@ def persistence(readings: Readings) -> Iterator[Said]:
 def held(readings: Readings) -> Iterator[Said]:
     """Memory of a GPU that another process holds, or that nobody seems to hold.
 
-    Threshold without a process: 2 GiB. A holder in state D will not go by any signal.
+    Threshold without a process: 2 GiB. A holder that does not leave the driver for
+    eight seconds will not go by any signal; elsewhere it may wait for a disk.
     """
     names = {row[0]: row for row in (readings.holders.rows if readings.holders else ())}
-    for pid, comm, state, minors in names.values():
-        if state == "D":
-            where = ", ".join(f"/dev/nvidia{minor}" for minor in minors)
-            text = f"{comm} (pid {pid}) is stuck in the kernel and holds {where}"
-            yield Said("bad", text, "reboot: a process in state D ends by no signal")
+    yield from _stuck(readings)
     for card, reading in each_gpu(readings):
         found = _processes(reading)
         for pid, size in found.items():
@@ -87,6 +90,25 @@ def held(readings: Readings) -> Iterator[Said]:
                 "to be seen",
                 "fuser -v /dev/nvidia*; it may be another container's",
             )
+
+
+def _stuck(readings: Readings) -> Iterator[Said]:
+    """Yield who stands still with a GPU of the job: the driver's stack is the proof."""
+    told = readings.holders or Holders()
+    rows = {row[0]: row for row in told.rows}
+    ours = {card.gpu.minor for card, _ in each_gpu(readings)}
+    for pid, seconds, in_driver in told.stuck:
+        _, comm, _, minors = rows[pid]
+        if not ours & set(minors):
+            continue
+        where = ", ".join(f"/dev/nvidia{minor}" for minor in minors)
+        text = f"{comm} (pid {pid}) holds {where} and has not moved for {seconds:.0f} s"
+        if in_driver:
+            fix = "where it still is in a minute: reboot, for no signal ends it"
+            yield Said("bad", f"{text}, in NVIDIA's driver", fix)
+        else:
+            fix = f"cat /proc/{pid}/wchan /proc/{pid}/stack says where"
+            yield Said("warn", f"{text}, in the kernel; it may wait for a disk", fix)
 
 
 CHECKS: Final = (

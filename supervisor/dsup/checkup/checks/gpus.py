@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dsup.checkup.checks.each_gpu import each_gpu, name_of, or_well, used_by
-from dsup.checkup.finding import Check, Said, State
-from dsup.checkup.readings import READER_S, Readings
+from dsup.checkup.checks.each_gpu import (
+    HIDDEN,
+    each_gpu,
+    name_of,
+    or_well,
+    used_by,
+)
+from dsup.checkup.finding import Check, Said, State, silent
+from dsup.checkup.readings import READER_S, Gpus, Readings
 from dsup.facts import nvml
 from dsup.facts.gpu_health import RECOVERY, THROTTLED
 from dsup.facts.nvml import Reading
@@ -20,6 +26,8 @@ _BROKEN: Final = frozenset(
     {nvml.DRIVER_NOT_LOADED, nvml.LOST, nvml.VERSION_MISMATCH, nvml.UNKNOWN}
 )
 """Codes of nvmlInit after which CUDA would not start either."""
+
+_NOT_INSTALLED: Final = frozenset({nvml.NO_LIBRARY, nvml.NO_MODULE})
 
 _DO: Final = {
     nvml.VERSION_MISMATCH: "rmmod nvidia_uvm nvidia && modprobe nvidia, or reboot",
@@ -38,23 +46,15 @@ def nvml_answers(readings: Readings) -> Iterator[Said]:
     Threshold: ten seconds to start, five for all GPUs to answer. Error 18: the driver
     was replaced while the old module stayed loaded.
     """
-    gpus, driver = readings.gpus, readings.driver
-    if gpus is None or driver is None:
-        text = f"/proc/driver/nvidia did not answer within {READER_S:g} s"
-        yield Said("bad", text, "dmesg | grep -i nvrm; the driver hangs: reboot")
-        return
-    if gpus.failed is not None and not driver.present:
+    gpus, driver = readings.gpus or Gpus(), readings.driver
+    if gpus.why_not:
+        yield _unanswered(readings, gpus)
+    elif driver is None and not gpus.cards:
+        yield silent("/proc/driver/nvidia", READER_S)
+    elif gpus.failed is not None and not (driver and driver.present):
         yield _no_gpu(readings)
     elif gpus.failed is not None:
-        state: State = "bad" if gpus.failed in _BROKEN else "warn"
-        yield Said(state, nvml.why_not(gpus.failed), _DO.get(gpus.failed, "nvidia-smi"))
-    elif gpus.why_not:
-        yield Said(
-            "bad",
-            gpus.why_not,
-            "dmesg | grep -i xid; where nvidia-smi hangs as well: reboot; where it is "
-            "only slow: nvidia-smi -pm 1",
-        )
+        yield _refused(readings, gpus.failed)
     else:
         count, used = len(gpus.cards), len(used_by(readings))
         version = gpus.versions.get("driver", "")
@@ -63,26 +63,59 @@ def nvml_answers(readings: Readings) -> Iterator[Said]:
         yield Said("ok", f"{count} GPU{'s' * (count != 1)}{ours}{shown}")
 
 
+def _unanswered(readings: Readings, gpus: Gpus) -> Said:
+    """Judge silence: bad where there is a GPU, and whoever asked for it stood still."""
+    driver = readings.driver
+    there = bool(gpus.cards) or "driver" in readings.silent
+    there = there or bool(driver and (driver.present or driver.on_bus))
+    if not there:
+        return Said("unknown", gpus.why_not, "nvidia-smi; ulimit -a")
+    return Said(
+        "bad" if gpus.hung else "warn",
+        gpus.why_not,
+        "dmesg | grep -i xid; where nvidia-smi hangs as well: reboot; where it is only "
+        "slow: nvidia-smi -pm 1",
+    )
+
+
+def _refused(readings: Readings, code: int) -> Said:
+    """Judge a refusal; in a container the library is the container's."""
+    state: State = "bad" if code in _BROKEN else "warn"
+    ours = state == "bad" and _in_container(readings)
+    return Said(state, nvml.why_not(code), _DO.get(code, "nvidia-smi"), ours)
+
+
+def _in_container(readings: Readings) -> bool:
+    return bool(readings.system and readings.system.container)
+
+
 def _no_gpu(readings: Readings) -> Said:
     there = readings.driver.on_bus if readings.driver else 0
     if not there:
         return Said("ok", "this node has no NVIDIA GPU")
-    if readings.system and readings.system.container:
+    if _in_container(readings):
         return Said(
             "warn",
             f"{there} NVIDIA GPUs are on the bus, and none is given to this container",
             "run the container with --gpus all, or request nvidia.com/gpu",
         )
+    missing = readings.gpus is None or readings.gpus.failed in _NOT_INSTALLED
     return Said(
-        "bad",
+        "warn" if missing or not _wants_gpus(readings) else "bad",
         f"{there} NVIDIA GPUs are on the bus, and no driver is loaded",
         "modprobe nvidia; dmesg | grep NVRM says why it fails",
     )
 
 
-def driver_versions(readings: Readings) -> Iterator[Said]:
-    """The loaded module and the library must be of one version.
+def _wants_gpus(readings: Readings) -> bool:
+    told = readings.asked.environment.get("CUDA_VISIBLE_DEVICES")
+    return told is None or told.strip() not in HIDDEN
 
+
+def driver_versions(readings: Readings) -> Iterator[Said]:
+    """The loaded module and the library should be of one version.
+
+    Where they must be, NVML does not start, which is bad enough.
     Source: CUDA's errors 803 (driver and library differ) and 804. torch's CUDA may be
     newer than the driver's only within one major version, or with its cuda-compat.
     """
@@ -91,7 +124,7 @@ def driver_versions(readings: Readings) -> Iterator[Said]:
     told = gpus.versions.get("driver", "") if gpus else ""
     if loaded and told and loaded != told:
         yield Said(
-            "bad",
+            "warn",
             f"the loaded driver is {loaded}, its library {told}",
             _DO[nvml.VERSION_MISMATCH],
         )
@@ -115,7 +148,8 @@ def driver_versions(readings: Readings) -> Iterator[Said]:
 def gpu_refuses(readings: Readings) -> Iterator[Said]:
     """A GPU that NVML calls lost, or in want of a reset, runs nothing.
 
-    Codes 15 and 16; 999 is a lost GPU, too, or a device node that was taken away.
+    Codes 15 and 16; 999 to most questions is a lost GPU, too, or a device node that was
+    taken away, which a container has to be started anew for.
     """
     for card, reading in each_gpu(readings):
         codes = set(reading.errors.values())
@@ -125,19 +159,24 @@ def gpu_refuses(readings: Readings) -> Iterator[Said]:
         elif nvml.RESET_REQUIRED in codes:
             yield Said("bad", f"{name} wants a reset (NVML error 16)", fix)
         elif nvml.UNKNOWN in codes:
-            yield Said("bad", f"{name} answers with unknown error (999)", "nvidia-smi")
+            lost = list(reading.errors.values()).count(nvml.UNKNOWN)
+            state: State = "bad" if lost > len(reading.values) else "warn"
+            text = f"{name} answers with unknown error (999)"
+            ours = state == "bad" and _in_container(readings)
+            yield Said(state, text, _DO[nvml.UNKNOWN], ours)
 
 
 def ecc(readings: Readings) -> Iterator[Said]:
     """Uncorrectable memory errors since the driver was loaded, or the GPU reset.
 
-    The counter is the volatile one: what is older was dealt with by a reset.
+    The counter is the volatile one: what is older was dealt with by a reset. Where NVML
+    itself says that the GPU wants nothing, the driver has dealt with it.
     """
     for card, reading in each_gpu(readings):
         count = reading.values.get("ecc_volatile", 0)
         if count:
             yield Said(
-                "bad",
+                "warn" if reading.values.get("recovery") == 0 else "bad",
                 f"{name_of(card)} had {count} uncorrectable memory "
                 f"error{'s' * (count != 1)} since its last reset",
                 _RESET.format(number=card.gpu.number),
@@ -186,16 +225,21 @@ def throttled(readings: Readings) -> Iterator[Said]:
 
 
 def nvlinks(readings: Readings) -> Iterator[Said]:
-    """NVLinks that are down on one GPU while its peers have theirs up.
+    """NVLinks of a GPU that are down while its peers have more up.
 
-    Where no GPU has any up, the board has none.
+    Without NVSwitches a GPU may have none, as one without a bridge has, and so may one
+    that is cut into MIG devices. A run works, and more slowly; what does not, the
+    fabric tells.
     """
     up = {card: _links_up(reading) for card, reading in each_gpu(readings)}
     most = max((n for n in up.values() if n is not None), default=0)
+    switches = bool(readings.driver and readings.driver.switches)
     for card, count in up.items():
-        if count is not None and count < most:
+        if count is None or (not count and (not switches or card.slices)):
+            continue
+        if count < most:
             yield Said(
-                "bad",
+                "warn",
                 f"{name_of(card)} has {count} of {most} NVLinks up",
                 f"nvidia-smi nvlink -s -i {card.gpu.number}; reset the GPUs, or have "
                 "the board looked at",
@@ -205,13 +249,14 @@ def nvlinks(readings: Readings) -> Iterator[Said]:
 def pcie_width(readings: Readings) -> Iterator[Said]:
     """A PCIe link with fewer lanes than GPU and slot could have.
 
-    The generation is no sign: it drops while a GPU is idle.
+    The generation is no sign: it drops while a GPU is idle. Fewer lanes are slow, and
+    may be how the slot is wired.
     """
     for card, reading in each_gpu(readings):
         width, most = (reading.values.get(f"pcie_width{m}", 0) for m in ("", "_max"))
         if 0 < width < most:
             yield Said(
-                "bad",
+                "warn",
                 f"{name_of(card)} has {width} of {most} PCIe lanes",
                 "seat the board again; lspci -vv shows LnkSta",
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from dsup.checkup.checks.network import uses_infiniband
 from dsup.checkup.finding import Check, Said, silent
 from dsup.checkup.readings import READER_S, Readings
 
@@ -15,10 +16,11 @@ IPC_LOCK: Final = 14
 """CAP_IPC_LOCK: memlock does not concern who has it."""
 
 _MIB: Final = 1 << 20
-_MEMLOCK_BAD: Final = 64 * _MIB
 _NOFILE: Final = 4096
 _TASKS_EACH: Final = 500
-_TASKS_EACH_BAD: Final = 50
+_TASKS_EACH_BAD: Final = 5
+"""A rank of CPU has hardly more threads, so with fewer it certainly fails."""
+
 _LAST_SCORE: Final = 500
 _NEVER: Final = -1000
 
@@ -26,21 +28,22 @@ _NEVER: Final = -1000
 def memlock(readings: Readings) -> Iterator[Said]:
     """InfiniBand pins the memory it sends from, as far as ulimit -l allows.
 
-    Bad below 64 MiB where there are ports: NCCL then fails at its start.
+    Ranks of one node need it only where they have no other way, so it is never bad.
     """
     limits, network, system = readings.limits, readings.network, readings.system
     if limits is None:
         yield silent("getrlimit", READER_S)
         return
     ports = bool(network and network.ports)
+    ports = ports and uses_infiniband(readings.asked.environment)
     free = bool(system and system.capabilities >> IPC_LOCK & 1)
     if limits.memlock is None or free or not ports:
         shown = "unlimited" if limits.memlock is None else _kib(limits.memlock)
         yield Said("ok", f"memlock is {shown}{'' if ports else ', without InfiniBand'}")
         return
     yield Said(
-        "bad" if limits.memlock < _MEMLOCK_BAD else "warn",
-        f"memlock is {_kib(limits.memlock)}: InfiniBand cannot pin its memory",
+        "warn",
+        f"memlock is {_kib(limits.memlock)}: InfiniBand may not pin its memory",
         "ulimit -l unlimited; LimitMEMLOCK=infinity; docker run --ulimit memlock=-1",
     )
 
@@ -67,7 +70,7 @@ def nofile(readings: Readings) -> Iterator[Said]:
 def nproc(readings: Readings) -> Iterator[Said]:
     """Processes and threads of this user, against ulimit -u; root has no such limit.
 
-    Thresholds: 500 that may still be made for each rank; bad below 50.
+    Thresholds: 500 that may still be made for each rank; bad below 5.
     """
     limits = readings.limits
     if limits is None or limits.tasks is None:
@@ -83,7 +86,7 @@ def nproc(readings: Readings) -> Iterator[Said]:
 def pids_max(readings: Readings) -> Iterator[Said]:
     """Processes and threads of the cgroup, against pids.max (TasksMax= of systemd).
 
-    Thresholds: 500 that may still be made for each rank; bad below 50.
+    Thresholds: 500 that may still be made for each rank; bad below 5.
     """
     told = readings.cgroups
     if told is None:

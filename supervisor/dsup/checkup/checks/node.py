@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dsup.checkup.finding import Check, Said, silent
-from dsup.checkup.readings import READER_S, Readings
+from dsup.checkup.readings import PATIENT_S, READER_S, Readings
 
 _SWAPPED_KB: Final = 1 << 20
 _SCARCE: Final = 0.05
@@ -96,13 +96,21 @@ def clock(readings: Readings) -> Iterator[Said]:
 
 
 def python(readings: Readings) -> Iterator[Said]:
-    """The job's interpreter must start; torch is looked up, not imported."""
+    """The job's interpreter must start; torch is looked up, not imported.
+
+    It is the job's: no other node cures a wrong path, and a slow start is no fault.
+    """
     if not readings.asked.python:
         return
     found = readings.interpreter
     if found is None:
-        text = f"{readings.asked.python} did not answer within {READER_S:g} s"
-        yield Said("bad", text, "see whether its file system answers: ls -l, df")
+        text = f"{readings.asked.python}: nobody could ask it"
+        if "interpreter" in readings.silent:
+            text = f"{readings.asked.python} did not answer within {PATIENT_S:g} s"
+        yield Said("unknown", text, "see whether its file system answers: ls -l, df")
+    elif found.unclear:
+        text = f"{readings.asked.python} is not known to run: {found.unclear}"
+        yield Said("warn", text, f"time {readings.asked.python} -c pass")
     elif found.error:
         text = f"{readings.asked.python} does not run: {found.error}"
         yield Said("bad", text, "set PYTHON_EXEC, or activate the environment")
@@ -119,7 +127,7 @@ CHECKS: Final = (
     Check("processors", "Node", processors),
     Check("memory", "Node", memory),
     Check("clock", "Node", clock),
-    Check("python", "Node", python),
+    Check("python", "The job", python),
 )
 
 

@@ -7,17 +7,20 @@ https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
+from dsup.checkup.checks.each_gpu import HIDDEN
 from dsup.checkup.finding import Check, Said, State
 from dsup.checkup.readings import Gpus, Readings
 from dsup.core.printable import printable
 from dsup.facts.hardware import Access, visible_devices
 
 _OFF: Final = frozenset({"", "0", "n", "no", "f", "false", "off"})
-_NONE: Final = frozenset({"", "-1", "NoDevFiles"})
+_ENDS: Final = frozenset({"", "-1"})
+"""Entries with which a list ends on purpose."""
+
 _VALUE_MAX_CHARS: Final = 60
-_IB_EXPONENT_MAX: Final = 31
 _IB_EXPONENT_LONG: Final = 22
 _TORCH_TIMEOUT_S: Final = 600.0
 _HEARTBEAT: Final = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
@@ -101,9 +104,8 @@ def _exponent(env: Mapping[str, str]) -> Iterator[Said]:
     if number is None or number <= _IB_EXPONENT_LONG:
         return
     meant = f"4.096 us x 2^{number:g}"
-    state: State = "bad" if number > _IB_EXPONENT_MAX else "warn"
     text = f"NCCL_IB_TIMEOUT={number:g} is an exponent ({meant}), and no seconds"
-    yield Said(state, text, "unset NCCL_IB_TIMEOUT, or set 22")
+    yield Said("warn", text, "unset NCCL_IB_TIMEOUT, or set 22")
 
 
 def leftovers(readings: Readings) -> Iterator[Said]:
@@ -137,32 +139,37 @@ def timeouts(readings: Readings) -> Iterator[Said]:
 def visible(readings: Readings) -> Iterator[Said]:
     """Which GPUs CUDA_VISIBLE_DEVICES leaves.
 
-    A repeated entry makes CUDA refuse the list, an invalid one hides all that follow.
+    A repeated entry makes CUDA refuse the list, an invalid one hides all that follow;
+    -1 or nothing at the end is a habit. Bad is what leaves the ranks too few.
     """
     told = readings.asked.environment.get("CUDA_VISIBLE_DEVICES")
     gpus = readings.gpus or Gpus()
-    if told is None or not gpus.cards:
-        return
-    entries = [entry.strip() for entry in told.split(",")]
+    if told is not None and gpus.cards:
+        yield _shows(readings, gpus, told)
+
+
+def _shows(readings: Readings, gpus: Gpus, told: str) -> Said:
+    words = [entry.strip() for entry in told.split(",")]
+    entries = list(takewhile(lambda word: word not in _ENDS, words))
     shown = f"CUDA_VISIBLE_DEVICES={_shown(told)}"
     order = "PCI_BUS_ID"  # how many there are does not hang on their order
     seen = visible_devices(gpus.cards, Access(0, told, order))
-    if told.strip() in _NONE:
-        yield Said("warn", f"{shown} hides every GPU", "unset CUDA_VISIBLE_DEVICES")
-    elif len(set(entries)) < len(entries):
+    if told.strip() in HIDDEN or not entries:
+        return Said("warn", f"{shown} hides every GPU", "unset CUDA_VISIBLE_DEVICES")
+    if len(set(entries)) < len(entries):
         fix = "name each GPU once; better by UUID: nvidia-smi -L"
-        yield Said("bad", f"{shown} names a GPU twice: CUDA shows none", fix)
-    elif not seen:
+        return Said("bad", f"{shown} names a GPU twice: CUDA shows none", fix)
+    if not seen:
         fix = "unset CUDA_VISIBLE_DEVICES; nvidia-smi -L names them"
-        yield Said("bad", f"{shown} hides every GPU", fix)
-    elif len(seen) < len(entries) and not seen[0].mig:
+        return Said("bad", f"{shown} hides every GPU", fix)
+    if len(seen) < len(entries) and not seen[0].mig:
         text = f"{shown}: entry {len(seen) + 1} is no GPU, and hides what follows"
-        yield Said("bad", text, "nvidia-smi -L names them")
-    elif len(seen) < readings.ranks:
+        state: State = "bad" if len(seen) < (readings.asked.ranks or 0) else "warn"
+        return Said(state, text, "nvidia-smi -L names them")
+    if len(seen) < readings.ranks:
         text = f"{shown} shows {len(seen)} GPUs to {readings.ranks} ranks"
-        yield Said("warn", text, "start fewer ranks, or lengthen it")
-    else:
-        yield Said("ok", f"{shown} shows {len(seen)} of {len(gpus.cards)} GPUs")
+        return Said("warn", text, "start fewer ranks, or lengthen it")
+    return Said("ok", f"{shown} shows {len(seen)} of {len(gpus.cards)} GPUs")
 
 
 def gpus_and_ranks(readings: Readings) -> Iterator[Said]:
@@ -177,21 +184,24 @@ def interfaces(readings: Readings) -> Iterator[Said]:
     """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME must name interfaces that there are.
 
     NCCL's are beginnings of names; ``=`` makes them whole names, ``^`` excludes. What
-    begins with ``^`` can leave none but the loopback, and that is not looked at.
+    begins with ``^`` can leave none but the loopback, and that is not looked at. Where
+    the node has GPUs, NCCL's is needed, else Gloo's.
     """
     if readings.network is None or not readings.network.interfaces:
         return
     there = readings.network.interfaces
+    cards = bool(readings.gpus and readings.gpus.cards)
     for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
         told = readings.asked.environment.get(name, "")
         if not told or told.startswith("^"):
             continue
         exact = told.startswith("=") or name.startswith("GLOO")
-        words = [word.strip() for word in told.lstrip("=").split(",")]
+        words = [w.strip().partition(":")[0] for w in told.lstrip("=").split(",")]
         found = [w for w in words if w and _is_there(w, there, exact=exact)]
         if not found:
+            needed = cards == name.startswith("NCCL")
             yield Said(
-                "bad",
+                "bad" if needed else "warn",
                 f"{name}={_shown(told)} names no interface of this node",
                 f"unset {name}; it has {', '.join(there[:8])}",
             )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import Final
 
+from dsup.checkup.readers.still import WATCH_S, stuck
 from dsup.checkup.readings import Driver, Holders, Network
 from dsup.core.errors import SpecError
 from dsup.core.printable import printable
@@ -15,6 +17,9 @@ from dsup.linux.proc import read_text
 _BUS: Final = "/sys/bus/pci/devices"
 _NVIDIA: Final = "0x10de"
 _DISPLAY: Final = "0x03"
+_STRANGERS: Final = frozenset({"nouveau", "vfio-pci", "pci-stub", "xen-pciback"})
+"""Drivers that somebody gave a GPU to: it shows pictures, or is a virtual machine's."""
+
 _SWITCHES: Final = "/proc/driver/nvidia-nvswitch/devices"
 _VERSION: Final = "/proc/driver/nvidia/version"
 _MANAGER: Final = "nv-fabricmanager"
@@ -35,11 +40,18 @@ def driver(root: str = "") -> Driver:
         switches=len(_listed(f"{root}{_SWITCHES}")),
         fabric_manager=_MANAGER[:_COMM_CHARS] in names,
         persistenced=_PERSISTENCED[:_COMM_CHARS] in names,
+        all_seen=bool(read_text(f"{root}/proc/1/comm"))
+        and (bool(root) or proc.in_initial_namespace()),
     )
 
 
-def holders(root: str = "") -> Holders:
-    """Return the processes that have a GPU open, other than this one's own."""
+def holders(root: str = "", watch_s: float = WATCH_S) -> Holders:
+    """Return the processes that have a GPU open, other than this one's own.
+
+    Args:
+        root: stands for ``/``.
+        watch_s: how long those in state D are watched.
+    """
     rows: list[tuple[int, str, str, list[int]]] = []
     seen = True
     for pid in _pids(root):
@@ -54,7 +66,7 @@ def holders(root: str = "") -> Holders:
         if minors and len(rows) < _HOLDERS_MAX:
             name, state = _name_and_state(pid, root)
             rows.append((pid, name, state, minors))
-    return Holders(rows, seen)
+    return Holders(rows, seen, stuck([row[0] for row in rows], root, watch_s))
 
 
 def network(master_port: int, root: str = "") -> Network:
@@ -63,8 +75,16 @@ def network(master_port: int, root: str = "") -> Network:
         name: {str(key): told[key] for key in _STATES if key in told}
         for name, told in (ports.decode(ports.read(root)) or {}).items()
     }
-    names = [printable(name) for name in _listed(f"{root}/sys/class/net")]
+    names = [printable(name) for name in _interfaces(root)]
     return Network(found, names[:_INTERFACES_MAX], _port_error(master_port))
+
+
+def _interfaces(root: str) -> list[str]:
+    """Return names; /sys may be that of another network namespace."""
+    names = set(_listed(f"{root}/sys/class/net"))
+    if not root:
+        names |= {name for _, name in socket.if_nameindex()}
+    return sorted(names)
 
 
 def _pids(root: str) -> list[int]:
@@ -79,8 +99,11 @@ def _listed(directory: str) -> list[str]:
 
 
 def _is_gpu(path: str) -> bool:
-    vendor = proc.read_text(f"{path}/vendor").strip()
-    return vendor == _NVIDIA and read_text(f"{path}/class").startswith(_DISPLAY)
+    if read_text(f"{path}/vendor").strip() != _NVIDIA:
+        return False
+    if os.path.basename(os.path.realpath(f"{path}/driver")) in _STRANGERS:
+        return False
+    return read_text(f"{path}/class").startswith(_DISPLAY)
 
 
 def _version(text: str) -> str:

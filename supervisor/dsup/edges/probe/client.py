@@ -23,6 +23,9 @@ OPEN_S: Final = 10.0
 ANSWER_S: Final = 2.0
 """What an answer may take, all GPUs together."""
 
+DIED: Final = "the process that asks NVML has died (see its driver)"
+NOT_STARTED: Final = "cannot start the NVML probe"
+
 _STARTS_MAX: Final = 2
 _BODIES_MAX: Final = 256
 
@@ -144,7 +147,7 @@ class Probe:
             pid = os.fork()
         except OSError as error:
             ours.close()
-            self._gone = f"cannot start the NVML probe, because {error.strerror}"
+            self._gone = f"{NOT_STARTED}, because {error.strerror}"
             return False
         else:
             if pid == 0:
@@ -179,7 +182,7 @@ class Probe:
             except OSError:
                 raw = b""
             if not raw:
-                self._give_up("the process that asks NVML has died (see its driver)")
+                self._give_up(DIED)
                 return
             frame = protocol.decode(raw)
             if frame is not None:
