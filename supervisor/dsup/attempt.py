@@ -61,6 +61,7 @@ class Attempt:
 
     Attributes:
         page: the heartbeat page; None before it is prepared and after it is closed.
+        last_page: the page that was closed last, as it was; empty before.
         tmp_dir: its TMPDIR; empty before it is prepared and after it is closed.
         cgroups: those of the ranks.
     """
@@ -81,6 +82,7 @@ class Attempt:
         self._store_pid = 0
         self._pids: dict[int, int] = {}
         self.page: Page | None = None
+        self.last_page = b""
         self.cgroups = RankCgroups(desk.will, aides.start, desk.warn, job.rank_cgroups)
 
     @property
@@ -171,7 +173,7 @@ class Attempt:
         self._awaited = set()
         if self.page:
             attempt_dir = contract.attempt_dir("", self._number)
-            self.page.copy()
+            self.last_page = self.page.copy()
             name = f"{attempt_dir}/{contract.HEARTBEATS_FILE}"
             self._desk.save(name, self.page.kept_fd)
             self.page.close()

@@ -49,6 +49,19 @@ def socket_of(run_dir: str, known: Mapping[str, object]) -> str:
     return os.path.join(run_dir, contract.CONTROL_SOCKET)
 
 
+def listens(path: str) -> bool:
+    """Return whether an agent of this user's, or any to root, listens at a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.setblocking(False)
+        try:
+            _connect(connection, path)
+        except BlockingIOError:  # others wait there, too
+            return True
+        except OSError:
+            return False
+    return True
+
+
 def ask(
     path: str, request: Mapping[str, object], deadline_s: float = DEADLINE_S
 ) -> Mapping[str, Any]:

@@ -88,7 +88,7 @@ class Present:
         from dsup.report import snapshot
 
         state, view = self._sources.situation()
-        page = self._sources.attempt.page
+        attempt = self._sources.attempt
         publisher = self._sources.publisher
         scene = snapshot.Scene(
             state=state,
@@ -96,7 +96,7 @@ class Present:
             offset_s=time.clock_gettime(time.CLOCK_REALTIME) - time.monotonic(),
             launched_s=self._launched_s,
             pids=view.pids,
-            page=page.copy() if page else b"",
+            page=attempt.page.copy() if attempt.page else attempt.last_page,
             processes=self._processes(state, view.pids, now_s),
             samples=self._recent(self._sources.inquiry.file.samples),
             gpus=_gpus(self._sources.inquiry.found),

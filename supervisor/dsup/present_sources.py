@@ -36,9 +36,15 @@ class Inquiry(Protocol):
 
 
 class Attempt(Protocol):
-    """What this needs of the attempt at hand."""
+    """What this needs of the attempt at hand.
+
+    Attributes:
+        page: the heartbeat page; None while there is none.
+        last_page: what the one before it held at its end.
+    """
 
     page: Page | None
+    last_page: bytes
 
 
 class Publisher(Protocol):

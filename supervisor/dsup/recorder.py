@@ -245,18 +245,19 @@ class Recorder:
     def _write_head(self, scribe: Scribe) -> None:
         from dsup import surroundings
         from dsup.core import journal
-        from dsup.report.run_file import run_file
+        from dsup.report.run_file import Agent, run_file
 
         for remark in surroundings.remarks():
             self.warn(remark)
         scribe.journal(journal.header(self._job.spec))
-        boot_id = proc.read_text("/proc/sys/kernel/random/boot_id").strip()
+        own = proc.stat(os.getpid())
+        agent = Agent(proc.boot_id(), os.getpid(), own.start if own else None)
         clocks = time.time_ns(), time.monotonic_ns()
         fd = os.memfd_create("run.json", os.MFD_CLOEXEC)
         try:
             apart = os.path.dirname(self.control) != self._job.run_dir
             control = self.control if apart else ""
-            os.write(fd, run_file(self._job, boot_id, *clocks, control))
+            os.write(fd, run_file(self._job, agent, *clocks, control))
             scribe.save(contract.RUN_FILE, fd)
         except OSError:
             self.warn("cannot keep run.json, because no descriptor is left")

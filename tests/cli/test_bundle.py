@@ -17,6 +17,7 @@ from dsup.cli.bundle_files import (
 )
 from dsup.cli.unbundle import unpacked
 from dsup.core.errors import DsupError
+from dsup.linux import file_lock
 
 SECRET = "s3cr3t-of-the-user"  # noqa: S105 (what must not be found)
 LINE = b"step 12 of rank 0: all is well\n"
@@ -120,13 +121,11 @@ def test_a_bundle_tells_the_same_elsewhere(packed, dsup, home, failed_run):
 @pytest.mark.slow
 def test_a_run_that_was_alive_when_it_was_packed_was_not_killed(dsup, home, failed_run):
     """The lock that shows it is not in the bundle; the manifest says it."""
-    import fcntl
-
     run = failed_run()
     journal = run / "events.jsonl"
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
     with journal.open() as held:
-        fcntl.flock(held, fcntl.LOCK_SH)
+        file_lock.share(held.fileno())
         dsup("diagnose", "--bundle", "out.tar.gz")
 
     assert "the run goes on" in dsup("diagnose", "out.tar.gz").out

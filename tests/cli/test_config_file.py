@@ -29,7 +29,7 @@ def test_keys_are_names_of_options(dry, config):
     """Numbers, truth values, texts and lists are what the command line would say."""
     config(
         "nproc_per_node = 2\nstandalone = true\nbackoff = [1, 2.5]\n"
-        'tee = "0:1"\nmax-restarts = 4\n'
+        'tee = "0:1"\nmax-restarts = 4\nsignals-to-handle = ["SIGTERM"]\n'
     )
 
     said = dry("--config", "job.toml", "train.py")
@@ -73,6 +73,13 @@ def test_a_file_beats_the_defaults_alone(call_of_two, variables, words, expected
         ("nproc = true", "job.toml:1: nproc is N|cpu|gpu|auto, not true"),
         ("standalone = 3", "job.toml:1: standalone is true or false, not 3"),
         ('restart_on = "usr"', "job.toml:1: restart_on: 'usr' is not one of"),
+        ('script = ["a.py"]', "job.toml:1: script is one word, not a list"),
+        ("settle = [1, 2]", "job.toml:1: settle is one word, not a list"),
+        ('args = [["--lr"]]', "job.toml:1: a list for 'args' is not a value"),
+        (
+            "nproc = 2\n# x\nnproc-per-node = 3",
+            "job.toml:3: nproc-per-node is nproc of line 1 again (keep one of them)",
+        ),
         ('args = "--lr 1"', "job.toml:1: args is a list of words"),
         ("nproc = \nv = 1", "it is no TOML: Invalid value (at line 1, column 9)"),
         pytest.param("a = " + "[" * 3000, "it is no TOML", id="too deep"),
@@ -121,6 +128,14 @@ def test_a_file_may_come_through_a_pipe_that_is_slow(home):
 
     assert said.returncode == 2
     assert "unknown key 'v'" in said.stderr
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(dry, home):
+    """Some editors begin every file with one."""
+    (home / "job.toml").write_bytes(b"\xef\xbb\xbfnproc = 2\n")
+
+    options = dry("--config", "job.toml", "train.py").options()
+    assert options["nproc"] == ("2", "job.toml")
 
 
 def test_a_file_may_say_what_runs(dry, config):

@@ -1,7 +1,6 @@
 """dsup diagnose: real runs, runs that were cut short, and directories that are none."""
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -14,6 +13,7 @@ import time
 import pytest
 
 from dsup.core.verdict import Evidence, Verdict
+from dsup.linux import file_lock
 from dsup.report.verdict_file import encode
 
 WORKER = """
@@ -438,19 +438,23 @@ def test_a_run_whose_journal_is_held_goes_on(made, dsup):
     """The scribe's lock shows that it lives."""
     path = made(*START)
     with (path / "events.jsonl").open() as journal:
-        fcntl.flock(journal, fcntl.LOCK_SH)
+        file_lock.share(journal.fileno())
         said = dsup("diagnose")
 
     assert said.out.splitlines()[1:] == ["the run goes on, in attempt 0"]
 
 
-def test_looking_at_a_run_leaves_its_lock_alone(made, dsup):
-    """Afterwards a scribe can still claim its journal."""
+def test_looking_at_a_run_takes_no_lock(made, dsup):
+    """Nobody is kept from it meanwhile, nor taken for a scribe that lives."""
     path = made(*START)
-    dsup("diagnose")
+    with (path / "events.jsonl").open("r+") as journal:
+        file_lock.seize(journal.fileno())
+        held = dsup("diagnose").out
+    free = dsup("diagnose").out
 
-    with (path / "events.jsonl").open() as journal:
-        fcntl.flock(journal, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    assert "if it does not still run elsewhere" in held
+    assert "the agent was killed in attempt 0" in free
+    assert "elsewhere" not in free
 
 
 STEP = b'{"n":9,"event":"progressed","at_s":9.0,"attempt":0,"step":3}\n'

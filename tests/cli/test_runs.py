@@ -17,7 +17,7 @@ def test_a_run_without_a_verdict_is_a_row_like_any_other(dsup, failed_run):
     assert [row["run"] for row in told["runs"]] == [newest.name, OLDER]
     broken, kept = told["runs"]
     assert (broken["outcome"], kept["outcome"]) == (None, "failed")
-    assert "cannot read the journal" in broken["error"]
+    assert "its journal cannot be read" in broken["error"]
     assert (kept["attempts"], kept["lasted_s"], kept["step"]) == (1, 2.5, None)
     head, first, second = table.out.splitlines()
     assert head.split() == "run state attempts step began lasted verdict".split()

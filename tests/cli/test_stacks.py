@@ -1,6 +1,5 @@
 """``dsup stacks``: whose stacks, and what is said where there are none."""
 
-import fcntl
 import json
 import os
 import signal
@@ -13,7 +12,7 @@ import pytest
 
 from dsup.cli.living import refuse_strangers
 from dsup.core.errors import SpecError
-from dsup.linux import proc, spy
+from dsup.linux import file_lock, proc, spy
 from dsup_runtime import contract
 
 SCRIPT = """
@@ -34,7 +33,16 @@ NAME = "20991130T022748Z-train-a0b408_here"
 
 
 @pytest.fixture
-def ranks():
+def memories():
+    """Give the memory files of ranks."""
+    made: list[int] = []
+    yield made
+    for memory in made:
+        os.close(memory)
+
+
+@pytest.fixture
+def ranks(memories):
     """Give two processes that stand for ranks; each writes its stacks if asked."""
     made = []
     for _ in range(2):
@@ -53,7 +61,7 @@ def ranks():
                 pass_fds=(memory,),
             )
         )
-        os.close(memory)
+        memories.append(memory)
         made[-1].stdout.read(1)
     yield made
     for one in made:
@@ -83,7 +91,7 @@ def live_run(failed_run, ranks):
             lines.append({**over, **more})
         journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         held.append(journal.open())
-        fcntl.flock(held[-1], fcntl.LOCK_EX)
+        file_lock.share(held[-1].fileno())
         return path
 
     yield make
@@ -143,6 +151,17 @@ def test_without_py_spy_ranks_tell_it_themselves(plain, live_run):
         said = plain()
         assert said.code == 0, said.err
         assert said.out.count("in busy\n") == 2
+
+
+def test_a_memory_file_that_is_full_is_begun_anew(plain, live_run, memories):
+    """However often somebody looks."""
+    live_run()
+    os.lseek(memories[0], contract.STACKS_MAX_BYTES - 10, os.SEEK_SET)
+
+    said = plain()
+
+    assert said.out.count("in busy\n") == 2
+    assert 0 < os.lseek(memories[0], 0, os.SEEK_CUR) < 10_000
 
 
 def test_where_nobody_can_tell_it_is_said_what_to_install(plain, live_run, ranks):

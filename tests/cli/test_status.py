@@ -1,6 +1,5 @@
 """``dsup status`` of runs that cannot be asked: what their directories tell."""
 
-import fcntl
 import json
 import os
 import socket
@@ -8,6 +7,7 @@ import socket
 import pytest
 
 from dsup.facts.samples import Sample, encode
+from dsup.linux import file_lock
 from dsup_runtime import contract
 
 VERDICT = {
@@ -82,7 +82,7 @@ def test_an_agent_that_left_its_socket_behind(failed_run, status, held):
         os.chdir(path)
         left.bind(contract.CONTROL_SOCKET)
         if held:
-            fcntl.flock(f, fcntl.LOCK_SH)
+            file_lock.share(f.fileno())
         found = status(str(path))
 
     assert found["outcome"] == ("running" if held else "lost")

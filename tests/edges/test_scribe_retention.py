@@ -1,5 +1,6 @@
 """Old run directories: only what is proven to be a dead run of ours is removed."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -7,7 +8,8 @@ import sys
 
 import pytest
 
-from dsup.edges.scribe.retention import claim, old_runs, prune
+from dsup.edges.scribe.retention import Claim, old_runs, prune
+from dsup.linux import file_lock, proc
 
 OWN = "20250110T000000Z-train-0123ab_node-1"
 
@@ -71,7 +73,18 @@ def test_all_stay_where_nobody_says_how_many(runs):
 
 
 def alive(path):
-    claim(os.open(path / "events.jsonl", os.O_RDWR))
+    assert Claim(str(path / "events.jsonl"), 0o600).settled
+
+
+def with_an_agent_that_lives(path):
+    agent = {"pid": os.getpid(), "start": proc.stat(os.getpid()).start}
+    told = {"schema": "dsup.run/1", "boot_id": proc.boot_id(), "agent": agent}
+    (path / "run.json").write_text(json.dumps(told))
+
+
+def of_an_older_dsup(path):
+    journal = os.open(path / "events.jsonl", os.O_RDWR)
+    fcntl.flock(journal, fcntl.LOCK_SH)
 
 
 def foreign(path):
@@ -113,6 +126,8 @@ def linked(path):
     "change",
     [
         alive,
+        with_an_agent_that_lives,
+        of_an_older_dsup,
         foreign,
         no_json,
         no_object,
@@ -186,3 +201,54 @@ def test_an_unfinished_removal_is_still_proven(runs):
     assert sorted(os.listdir(old)) == ["events.jsonl", "run.json"]
     remove(runs, keep=1)
     assert not old.exists()
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param({"pid": os.getpid(), "start": 1}, id="its pid is another's now"),
+        pytest.param({"pid": 1 << 30, "start": 1}, id="it has gone"),
+        pytest.param({"pid": "1", "start": None}, id="it makes no sense"),
+        pytest.param(7, id="it is nothing"),
+    ],
+)
+def test_an_agent_that_is_no_more_keeps_nothing(runs, agent):
+    """A pid alone proves nothing: the number may be another process's."""
+    old = make(runs, name(1))
+    told = {"schema": "dsup.run/1", "boot_id": proc.boot_id(), "agent": agent}
+    (old / "run.json").write_text(json.dumps(told))
+    remove(runs, keep=1)
+
+    assert not old.exists()
+
+
+def test_a_claim_is_made_as_soon_as_nobody_is_in_its_way(tmp_path):
+    """Whoever has the journal for himself, only puts it off."""
+    path = tmp_path / "events.jsonl"
+    with path.open("w") as journal:
+        file_lock.seize(journal.fileno())
+        claim = Claim(str(path), 0o600)
+        assert not claim.settled
+        assert file_lock.is_shared(os.open(path, os.O_RDONLY)) is None
+    claim.hold()
+
+    assert claim.settled
+    seen = os.open(path, os.O_RDONLY)
+    assert [file_lock.is_shared(seen) for _ in range(2)] == [True, True]
+    del claim
+
+
+@pytest.mark.slow
+def test_a_scribe_shows_that_it_lives_once_nobody_is_in_its_way(
+    scribe_agent, eventually
+):
+    """It works meanwhile, and needs nothing to happen to try again."""
+    a = scribe_agent()
+    with (a.run_dir / "events.jsonl").open("w") as journal:
+        file_lock.seize(journal.fileno())
+        a.start()
+        a.rank("echo alive")
+        a.shown(until=b"alive\n")
+    with (a.run_dir / "events.jsonl").open() as journal:
+        eventually(lambda: file_lock.is_shared(journal.fileno()))
+    assert a.end()

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 QUICK = "--shutdown-timeout 2"
-DRAWN = 20
+DRAWN = 5
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -115,7 +115,7 @@ def test_a_death_on_the_way_to_the_stop_is_judged(run, parked):
 
 
 @pytest.mark.slow
-def test_twenty_drawn_stops_end_at_one_check_each(new_run, parked, proc):
+def test_drawn_stops_end_at_one_check_each(new_run, parked, proc):
     """Whenever the stop comes, all ranks leave at the same check, unsignalled."""
     for seed in range(DRAWN):
         ranks, step_s, delay_s = parked.drawn(seed)

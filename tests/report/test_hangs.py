@@ -4,6 +4,7 @@ import pytest
 
 from dsup.core import commands as cmd
 from dsup.core import journal
+from dsup.report import hangs
 from dsup.report.account import account
 from dsup.report.hindsight import agent_gone, from_journal
 
@@ -179,6 +180,15 @@ def test_ranks_that_go_on_at_the_last_moment_are_left_alone(running, events, job
 def test_ranks_that_do_nothing_any_more_are_told(running, events, job, found, said):
     """Of a script that tells nothing that is all there is to see."""
     assert running(job).tell(events.suspected(*found)).said == said
+
+
+def test_that_ranks_wait_for_long_is_told_to_the_verbose(running, events, job):
+    """Another may evaluate; the stacks show what it does."""
+    assert running(job).tell(events.suspected((1, 2), "waiting")).said == ""
+    assert hangs.detail(events.suspected((1, 2), "waiting")) == (
+        "ranks 1-2 made no step for 2 s, while another evaluates, saves or "
+        "finishes: stacks are taken"
+    )
 
 
 def test_a_hang_that_ends_the_run_says_so(running, events, job):

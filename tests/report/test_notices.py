@@ -7,6 +7,7 @@ import pytest
 
 from dsup.core import events as ev
 from dsup.core import journal, machine
+from dsup.core.state import Stop
 from dsup.core.verdict import Advice, Verdict
 from dsup.report.notices import Name, complete, ended, notices
 
@@ -95,6 +96,17 @@ def test_the_last_event_has_the_outcome(name, outcome, code):
     """It is the one that a dead-man's switch needs."""
     last = told(name)[-1]
     assert (last["outcome"], last["code"]) == (outcome, code)
+
+
+def test_a_stop_names_who_asked_for_it():
+    """Dsup stop is no SIGINT of nobody's."""
+    state = machine.initial(journal.decode_header(json.dumps(HEADER)))
+    asked = ev.Signalled("signalled", 5.0, 2, 7, 1000)
+    stopped = state._replace(stop=Stop(2, 1, 5.0, "user_interrupt", (1000, 7)))
+
+    assert list(notices(state, asked, stopped, None)) == [
+        {"event": "stopping", "why": "dsup stop (uid 1000, pid 7)"}
+    ]
 
 
 def test_an_event_is_whole():

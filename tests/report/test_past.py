@@ -60,3 +60,32 @@ def test_restarts_are_counted_as_the_agent_counts(lives, used, limit):
     past = Past(name, account.account(lines), lines, False, 0.0, 0.0, 0.0)
 
     assert document(past)["restarts"] == {"used": used, "limit": limit}
+
+
+def told(*items):
+    """Return the document of a run of which nothing can be asked, with more lines."""
+    lines = attempts((5, 1))
+    known = enumerate(items, len(lines))
+    lines += [json.dumps({"n": n, **item}) for n, item in known]
+    name = Name("r", "r", "/r", "n", "t")
+    return document(Past(name, account.account(lines), lines, False, 0.0, 0.0, 0.0))
+
+
+EXIT = {"command": "exit", "code": 130, "origin": "rank"}
+
+
+def test_a_lost_run_names_which_of_its_processes_has_gone():
+    """The agent tells of its guard; of the agent nobody does."""
+    assert told()["lost"] == "agent"
+    assert told({"event": "guard_lost", "at_s": 9.0}, EXIT)["lost"] == "guard"
+    assert told(EXIT)["lost"] is None
+
+
+def test_a_person_who_stopped_a_run_is_no_preemption():
+    """Exit code 130 is that of Ctrl-C and of dsup stop, which is named."""
+    signal = {"event": "signalled", "at_s": 9.0, "sender_pid": 7}
+    asked, term = {**signal, "signum": 2, "sender_uid": 5}, {**signal, "signum": 15}
+
+    stop = told(asked, EXIT)["stop"]
+    assert (stop["kind"], stop["reason"]) == ("user", "dsup stop (uid 5, pid 7)")
+    assert told(term, EXIT | {"code": 143})["stop"]["kind"] == "preempt"

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from dsup.core.job import Option
-from dsup.report.run_file import run_file
+from dsup.report.run_file import Agent, run_file
 from dsup.report.secret_names import is_secret
 
+NOBODY = Agent("", 0, None)
 SECRETS = {
     "WANDB_API_KEY": "k1",
     "HF_TOKEN": "t2",
@@ -18,20 +19,23 @@ SECRETS = {
 
 def test_the_file_says_what_was_asked_for_and_from_where(job):
     """Arguments, options with their origin, and paired clocks are kept."""
-    found = json.loads(run_file(job, "b1", wall_ns=5, monotonic_ns=7))
+    found = json.loads(run_file(job, Agent("b1", 7, 9), wall_ns=5, monotonic_ns=7))
 
     assert found["schema"] == "dsup.run/1"
     assert found["run_id"] == "r1"
     assert found["argv"] == ["python", "-u", "train.py"]
     assert found["world_size"] == 4
     assert found["options"] == {"nproc": {"value": "4", "origin": "command line"}}
+    assert (found["boot_id"], found["agent"]) == ("b1", {"pid": 7, "start": 9})
     assert found["clocks"] == {"realtime_ns": 5, "monotonic_ns": 7}
     assert found["environment"] == {"OMP_NUM_THREADS": "8"}
 
 
 def test_secrets_are_masked(job):
     """Values of variables that are called secrets are nowhere in the file."""
-    written = run_file(job._replace(environment=SECRETS | {"HOME": "/root"}), "", 0, 0)
+    written = run_file(
+        job._replace(environment=SECRETS | {"HOME": "/root"}), NOBODY, 0, 0
+    )
 
     assert json.loads(written)["environment"] == {
         **dict.fromkeys(SECRETS, "***"),
@@ -48,7 +52,7 @@ def test_what_is_no_secret_is_kept(name):
 
 def test_bytes_that_are_no_text_do_not_lose_the_file(job):
     """An environment that is not UTF-8 is written all the same."""
-    written = run_file(job._replace(environment={"BAD": "a\udcffb"}), "", 0, 0)
+    written = run_file(job._replace(environment={"BAD": "a\udcffb"}), NOBODY, 0, 0)
 
     assert json.loads(written)["environment"] == {"BAD": "a\udcffb"}
 
@@ -59,7 +63,7 @@ def test_secret_arguments_are_masked(job):
     options = (Option("args", " ".join(words), "command line"),)
     argv = ("python", "train.py", *words)
 
-    found = json.loads(run_file(job._replace(argv=argv, options=options), "", 0, 0))
+    found = json.loads(run_file(job._replace(argv=argv, options=options), NOBODY, 0, 0))
 
     kept = "--api-key *** --hf_token=*** --tokenizer bert --max-tokens 7"
     assert found["options"]["args"]["value"] == kept
@@ -76,7 +80,7 @@ def test_secrets_are_masked_by_their_form_as_well(job):
     environment = {"DATABASE": "postgres://me:s3cret@h/d", "PLAIN": "a://h/d"}
     changed = job._replace(argv=argv, options=options, environment=environment)
 
-    written = run_file(changed, "", 0, 0)
+    written = run_file(changed, NOBODY, 0, 0)
 
     found = json.loads(written)
     assert b"s3cret" not in written

@@ -246,26 +246,47 @@ def test_a_stop_tells_how_long_the_ranks_have():
     )
 
     assert told(parked)["stop"] == {
-        "kind": "preempt",
+        "kind": "user",
         "step": None,
-        "reason": "dsup stop",
+        "reason": "dsup stop (uid 0, pid 7)",
         "kill_in_s": 20.0,
     }
 
 
 @pytest.mark.parametrize(
-    ("stop", "reason"),
+    ("stop", "kind", "reason"),
     [
-        (Stop(2, 1, NOW_S, "user_interrupt", (0, 7)), "dsup stop"),
-        (Stop(15, 1, NOW_S), "SIGTERM"),
-        (Stop(15, 0, NOW_S, "time_limit"), "time limit"),
+        (
+            Stop(2, 1, NOW_S, "user_interrupt", (0, 7)),
+            "user",
+            "dsup stop (uid 0, pid 7)",
+        ),
+        (Stop(2, 1, NOW_S, "user_interrupt"), "user", "SIGINT"),
+        (Stop(15, 1, NOW_S), "preempt", "SIGTERM"),
+        (Stop(15, 0, NOW_S, "time_limit"), "limit", "time limit"),
     ],
 )
-def test_a_stop_of_plain_ranks_tells_who_wanted_it(stop, reason):
+def test_a_stop_of_plain_ranks_tells_who_wanted_it(stop, kind, reason):
     """Those that do not leave by themselves are signalled, whoever asked."""
     stopped = RUNNING._replace(stage=Stage.TERMINATING, stop=stop)
 
-    assert told(stopped)["stop"]["reason"] == reason
+    found = told(stopped)["stop"]
+    assert (found["kind"], found["reason"]) == (kind, reason)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        State(SPEC, stage=Stage.DECIDING, plan=Plan(NOW_S + 8.5, 0, "")),
+        State(SPEC, stage=Stage.OVER, succeeded=True),
+    ],
+)
+def test_steps_stay_known_while_no_rank_runs(state):
+    """In a pause, and at the end: the last that all ranks finished, and each one's."""
+    found = told(state, page=page(slot(9), slot(8)))
+
+    assert found["step"] == 8
+    assert [row["step"] for row in found["ranks"]] == [9, 8]
 
 
 @pytest.mark.parametrize(

@@ -231,9 +231,14 @@ def test_what_is_not_known_is_said_so(fields, cells):
             id="failed",
         ),
         pytest.param(
-            {"live": False, "outcome": "lost"},
-            "lost after 25 min (its agent was killed)",
+            {"live": False, "outcome": "lost", "lost": "agent"},
+            "lost after 25 min (its agent has gone)",
             id="lost",
+        ),
+        pytest.param(
+            {"live": False, "outcome": "lost", "lost": "guard"},
+            "lost after 25 min (its guard was killed)",
+            id="lost its guard",
         ),
         pytest.param(
             {"memory": {"used_kb": 34 * GIB, "limit_kb": None, "kb_per_min": None}},

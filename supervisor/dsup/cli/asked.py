@@ -65,6 +65,11 @@ def meant(words: Sequence[str], environment: Mapping[str, str]) -> Meant:
 
 
 def _of_word(word: str, environment: Mapping[str, str]) -> tuple[Item, list[str]]:
+    if not word:
+        raise SpecError(
+            'cannot tell which run "" is, because every name has that in it (is a '
+            "variable empty? give a part of a run's name, or its directory)"
+        )
     if word in _KERNEL_LOGS:
         raise SpecError(
             f"cannot diagnose {word}, because it is the kernel's log of now (dsup "

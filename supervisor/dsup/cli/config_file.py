@@ -51,6 +51,7 @@ def load(context: click.Context, _: click.Parameter, path: str | None) -> str | 
         file = _File(path, text, context, _settable(context.command.params))
         values = _parsed(file)
         params = {key: _known(file, key) for key in values}
+        _refuse_twice(file, params)
         context.default_map = {
             param.name or "": _checked(file, key, param, values[key])
             for key, param in params.items()
@@ -85,7 +86,7 @@ def _read(context: click.Context, path: str) -> str:
         # Only the opening must not wait; what comes through a pipe is read to its end.
         os.set_blocking(fd, True)
         with open(fd, "rb") as file:
-            text = file.read(_BYTES_MAX + 1).decode()
+            text = file.read(_BYTES_MAX + 1).decode("utf-8-sig")
         if len(text) <= _BYTES_MAX:
             return text
         reason = f"it has more than {_BYTES_MAX} bytes"
@@ -117,6 +118,22 @@ def _known(file: _File, key: str) -> click.Parameter:
     raise file.refusal(key, f"unknown key {key!r}: {hint}")
 
 
+def _refuse_twice(file: _File, params: Mapping[str, click.Parameter]) -> None:
+    """Refuse an option that is set by two of its spellings.
+
+    Raises:
+        click.UsageError: there is one.
+    """
+    seen = dict[str, str]()
+    for key, param in params.items():
+        first = seen.setdefault(param.name or "", key)
+        if first != key:
+            line = _line_of(first, file.text)
+            raise file.refusal(
+                key, f"{key} is {first} of line {line} again (keep one of them)"
+            )
+
+
 def _checked(file: _File, key: str, param: click.Parameter, value: object) -> object:
     """Return a value as the command line would have it.
 
@@ -126,13 +143,15 @@ def _checked(file: _File, key: str, param: click.Parameter, value: object) -> ob
     if param.nargs != 1:
         if not isinstance(value, list):
             raise file.refusal(key, f'{key} is a list of words: ["--lr", "0.1"]')
-        return [_plain(file, key, item) for item in value]
+        return [_word(file, key, item) for item in value]
     flag = getattr(param, "is_flag", False)
     if isinstance(value, bool) and not flag:
         takes = param.make_metavar(file.context)
         raise file.refusal(key, f"{key} is {takes}, not {str(value).lower()}")
     if flag and not isinstance(value, bool):
         raise file.refusal(key, f"{key} is true or false, not {value!r:.40}")
+    if isinstance(value, list) and not _is_list(param):
+        raise file.refusal(key, f"{key} is one word, not a list")
     plain = value if flag else _plain(file, key, value)
     try:
         param.type_cast_value(file.context, plain)
@@ -144,11 +163,20 @@ def _checked(file: _File, key: str, param: click.Parameter, value: object) -> ob
 def _plain(file: _File, key: str, value: object) -> str:
     """Return a value as a word; a list is joined by commas."""
     if isinstance(value, list):
-        return ",".join(_plain(file, key, item) for item in value)
+        return ",".join(_word(file, key, item) for item in value)
+    return _word(file, key, value)
+
+
+def _word(file: _File, key: str, value: object) -> str:
     if isinstance(value, int | float | str) and "\0" not in str(value):
         return str(value)
     kind = "NUL" if isinstance(value, str) else type(value).__name__
     raise file.refusal(key, f"a {kind} for {key!r} is not a value")
+
+
+def _is_list(param: click.Parameter) -> bool:
+    """Return whether the command line takes several values, separated by commas."""
+    return ",..." in (getattr(param, "metavar", None) or "")
 
 
 def _line_of(key: str, text: str) -> int:

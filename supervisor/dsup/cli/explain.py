@@ -82,20 +82,24 @@ def _code(cause: Cause) -> str:
 
 
 def _hang_lines() -> Iterator[str]:
-    from dsup.core import liveness, pulse
+    from dsup.core import confirming, patience
 
     usual = Limits()
-    learned = f"{pulse.TRAIN_STEPS:g} learned step times, at least "
-    learned += f"{pulse.TRAIN_FLOOR_S:g} s, at most {pulse.TRAIN_CEILING_S:g} s"
+    learned = f"{patience.TRAIN_STEPS:g} learned step times, at least "
+    learned += f"{patience.TRAIN_FLOOR_S:g} s, at most {patience.TRAIN_CEILING_S:g} s"
     yield "a hang is confirmed, and acted upon (--on-hang), when this has lasted:"
-    yield _hang("a rank is frozen (state T)", f"{liveness.FROZEN_S:g} s")
-    yield _hang("a rank sleeps in the kernel (state D)", f"{liveness.FROZEN_S:g} s")
-    longest = f"{pulse.LONGEST_TIMES:g} times the longest step"
-    yield _hang("a rank did not come", f"{liveness.ABSENT_S:g} s, or {longest}")
+    yield _hang("a rank is frozen (state T)", f"{confirming.FROZEN_S:g} s")
+    yield _hang("a rank sleeps in the kernel (state D)", f"{confirming.FROZEN_S:g} s")
+    longest = f"{patience.LONGEST_TIMES:g} times the longest step"
+    yield _hang("a rank did not come", f"{confirming.ABSENT_S:g} s, or {longest}")
+    yield _hang("  the same, of one at work", f"{confirming.AT_WORK_S:g} s")
     for phase in PHASES:
         limit_s = getattr(usual, f"{phase}_s")
         limit = learned if limit_s is None else f"{limit_s:g} s"
         yield _hang(f"phase {phase} without a step", limit)
+        if limit_s is None:
+            at_work = "  the same, of ranks at work"
+            yield _hang(at_work, f"{usual.init_s:g} s; as learned, once that ends")
     yield _hang("a script that tells no steps", "no limit (--hang-after SECONDS)")
 
 

@@ -52,14 +52,18 @@ def find_run(asked: str, environment: Mapping[str, str]) -> str:
             f"cannot find {asked}, because there is no such file or directory "
             "(without an argument the newest run is taken)"
         )
-    places = list(_places(environment))
-    runs = sorted((run for place in places for run in runs_in(place)), reverse=True)
-    where = ", ".join(places) or "any default place"
+    runs, where = all_runs(environment), kept_in(environment)
     if not runs:
         raise SpecError(
             f"cannot find a run, because none is kept in {where} (give its directory)"
         )
     return _by_name(asked, runs, where).path if asked else runs[0].path
+
+
+def kept_in(environment: Mapping[str, str]) -> str:
+    """Return where runs are looked for, in words."""
+    places = ", ".join(_places(environment))
+    return places or _asked(environment) or "any default place"
 
 
 def named_like(word: str, environment: Mapping[str, str]) -> Iterator[str]:
@@ -88,11 +92,18 @@ def runs_in(parent: str) -> Iterator[Run]:
         yield Run(name.partition("-")[0], found.st_mtime, name, parent)
 
 
-def _by_name(asked: str, runs: list[Run], where: str) -> Run:
+def likely(asked: str, runs: list[Run]) -> tuple[list[Run], list[Run], list[Run]]:
+    """Return runs of exactly that name, those with it in theirs, those of that id."""
     named = [run for run in runs if asked in run.name]
     exact = [run for run in named if asked in (run.name, run.name.rpartition("_")[0])]
+    of_id = [] if named else [run for run in runs[:_IDS_MAX] if _id(run) == asked]
+    return exact, named, of_id
+
+
+def _by_name(asked: str, runs: list[Run], where: str) -> Run:
+    exact, named, of_id = likely(asked, runs)
     # Launched again and again under one id of its owner's, the newest is meant.
-    found = exact[:1] or named or [r for r in runs[:_IDS_MAX] if _id(r) == asked][:1]
+    found = exact[:1] or named or of_id[:1]
     if not found and os.path.splitext(asked)[1]:
         raise SpecError(
             f"cannot find {asked}, because there is no such file here, and no run "
@@ -124,16 +135,22 @@ def _told(run: Run) -> str:
 
 
 def _places(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the directories where runs of this user may be, each once."""
-    asked = environment.get("DSUP_RUNS_DIR") or environment.get("PET_LOG_DIR") or ""
-    known = dict.fromkeys([asked, *_defaults(environment)])
-    for place in filter(None, known):
+    """Yield the directories where runs of this user may be, each once.
+
+    Where one was asked for, it alone: there ``dsup launch`` keeps them.
+    """
+    asked = _asked(environment)
+    for place in [asked] if asked else dict.fromkeys(_defaults(environment)):
         try:
             owner = os.stat(place).st_uid
         except OSError:
             continue
         if place == asked or owner in (os.getuid(), 0):
             yield place
+
+
+def _asked(environment: Mapping[str, str]) -> str:
+    return environment.get("DSUP_RUNS_DIR") or environment.get("PET_LOG_DIR") or ""
 
 
 def _id(run: Run) -> object:

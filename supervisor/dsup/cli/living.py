@@ -56,14 +56,14 @@ class Living(NamedTuple):
         return {rank: self.pids[rank]}
 
 
-def find(word: str, environment: Mapping[str, str]) -> Living:
+def find(word: str | None, environment: Mapping[str, str]) -> Living:
     """Return the living ranks of the run that is meant.
 
     Raises:
         SpecError: there is no such run, or it does not run here, or is another user's.
         UnreadableRunError: it holds no journal that can be read.
     """
-    item = meant([word] if word else [], environment).items[0]
+    item = meant([] if word is None else [word], environment).items[0]
     if item.kind != "run":
         raise SpecError(
             f"cannot show stacks of {word}, because it is no run directory of dsup's "
@@ -94,7 +94,7 @@ def _refuse_elsewhere(name: str, files: RunFiles) -> None:
     Raises:
         SpecError: it is one.
     """
-    boot_id = proc.read_text("/proc/sys/kernel/random/boot_id").strip()
+    boot_id = proc.boot_id()
     if files.known.get("boot_id") in (None, boot_id):
         return
     host, here = files.known.get("host"), os.uname().nodename

@@ -29,7 +29,7 @@ Examples:
     short_help="Show what the ranks of a run wrote.",
     epilog=_EXAMPLES,
 )
-@click.argument("run", required=False, default="", metavar="[RUN|DIR]")
+@click.argument("run", required=False, metavar="[RUN|DIR]")
 @click.option(
     "--rank",
     "ranks",
@@ -56,7 +56,7 @@ Examples:
 )
 @click.option("--raw", is_flag=True, help="Pass bytes on as they are, into a pipe.")
 def logs(  # noqa: PLR0913 (click's: an option each)
-    run: str,
+    run: str | None,
     *,
     ranks: frozenset[int] | None,
     follow: bool,
@@ -77,6 +77,7 @@ def logs(  # noqa: PLR0913 (click's: an option each)
     with the run.
     """
     from dsup.cli.log_choice import Wish
+    from dsup.cli.run_files import told_as
     from dsup.cli.run_status import run_path
 
     if raw and os.isatty(1):
@@ -89,8 +90,10 @@ def logs(  # noqa: PLR0913 (click's: an option each)
         for stream, asked in ((streams.STDOUT, out), (streams.STDERR, err))
         if asked or out == err
     ]
+    with told_as("show logs of"):
+        path = run_path(run, os.environ)
     wish = Wish(
-        path=run_path(run, os.environ),
+        path=path,
         ranks=ranks,
         streams=tuple(chosen),
         attempt=attempt,

@@ -154,8 +154,8 @@ HANGS: Final = Section(
             shown="learned from the run's own steps",
             help="How long a phase (init, train, eval, checkpoint, finish) may last "
             "without a step: seconds, 30m, auto or off. A length alone is for scripts "
-            "that tell no steps: how long they may print nothing. off alone: look "
-            "for no hangs.",
+            "that tell no steps: how long a rank may do nothing while no rank of the "
+            "node prints. off alone: look for no hangs.",
         ),
     ),
 )
@@ -183,7 +183,7 @@ STOPPING: Final = Section(
         option(
             "--signals-to-handle",
             "DSUP_SIGNALS_TO_HANDLE PET_SIGNALS_TO_HANDLE",
-            metavar="NAMES",
+            metavar="NAME,...",
             default=environment.SIGNALS,
             help="Signals that end the run; SIGUSR1 and SIGUSR2 may be added.",
         ),

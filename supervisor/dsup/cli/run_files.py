@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from dsup.cli.safe_files import Opened, is_directory, read_below
-from dsup.core.errors import DsupError
+from dsup.core.errors import DsupError, SpecError
+from dsup.edges.scribe.retention import is_alive
+from dsup.linux import file_lock
 from dsup.report.typed import a_dict, loads
 from dsup.report.verdict_file import FILE_MAX_BYTES, Kept, decode
 from dsup_runtime import contract
@@ -19,6 +21,7 @@ JOURNAL_MAX_BYTES: Final = 32 * 1024 * 1024
 _RUN_FILE_MAX_BYTES: Final = 4 * 1024 * 1024
 _ATTEMPTS_MAX: Final = 1000
 _TAIL_BYTES: Final = 4096
+_CANNOT: Final = "cannot diagnose "
 _EXIT: Final = b'"command":"exit"'
 
 
@@ -26,6 +29,18 @@ class UnreadableRunError(DsupError):
     """A directory is no run's, or cannot be read."""
 
     exit_code = 1
+
+
+@contextmanager
+def told_as(verb: str) -> Iterator[None]:
+    """Have refusals say what the command could not do, in place of ``diagnose``."""
+    try:
+        yield
+    except (UnreadableRunError, SpecError) as error:
+        said = str(error)
+        if not said.startswith(_CANNOT):
+            raise
+        raise type(error)(f"cannot {verb} {said.removeprefix(_CANNOT)}") from None
 
 
 class RunFiles(NamedTuple):
@@ -38,7 +53,8 @@ class RunFiles(NamedTuple):
         written_s: when the journal was last written, CLOCK_REALTIME, seconds.
         verdicts: the verdict of each attempt that has a readable one.
         odd: names of verdicts that cannot be read.
-        alive: a scribe holds the journal; None where that cannot be found out.
+        alive: a scribe holds the journal, or its agent lives on this node; None where
+            that cannot be found out.
     """
 
     path: str
@@ -59,7 +75,7 @@ def read_run(path: str) -> RunFiles:
     name = contract.JOURNAL_FILE
     try:
         with Opened(path, name) as fd:
-            alive = _is_claimed(fd)  # first: what is written until then, is read
+            alive = _is_alive(path, fd)  # first: what is written until then, is read
             lines = _lines(fd)
             written_s = os.fstat(fd).st_mtime
     except FileNotFoundError:
@@ -83,7 +99,7 @@ def is_over(path: str) -> bool:
     """
     try:
         with Opened(path, contract.JOURNAL_FILE) as fd:
-            alive = _is_claimed(fd)
+            alive = _is_alive(path, fd)
             if alive is None:
                 size = os.fstat(fd).st_size
                 tail = os.pread(fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
@@ -120,16 +136,23 @@ def read_verdicts(path: str) -> tuple[dict[int, Kept], tuple[str, ...]]:
     return kept, tuple(odd)
 
 
-def _is_claimed(journal_fd: int) -> bool | None:
-    """Return whether a scribe holds the journal; None where no lock can tell."""
-    try:
-        fcntl.flock(journal_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    fcntl.flock(journal_fd, fcntl.LOCK_UN)
-    return False
+def goes_on(path: str) -> bool | None:
+    """Return whether somebody writes a run's journal; None where nobody can tell.
+
+    Raises:
+        OSError: it has none that can be read.
+    """
+    with Opened(path, contract.JOURNAL_FILE) as fd:
+        return _is_alive(path, fd)
+
+
+def _is_alive(path: str, journal_fd: int) -> bool | None:
+    """Return whether a scribe holds the journal, or else the agent is there.
+
+    Between two scribes nobody holds it.
+    """
+    held = file_lock.is_shared(journal_fd)
+    return held or is_alive(run_file(path)) or held
 
 
 def _lines(fd: int) -> list[str]:

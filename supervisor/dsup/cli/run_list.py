@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dsup.cli.find_run import Run, all_runs
-from dsup.cli.run_files import read_run
+from dsup.cli.run_files import goes_on, read_run, told_as
 from dsup.cli.run_status import ask, from_files
-from dsup.cli.safe_files import Opened
 from dsup.control_client import NoAnswerError
 from dsup.core.errors import DsupError
 from dsup.core.printable import printable
 from dsup.report.snapshot import text
-from dsup_runtime import contract
 
 SCHEMA: Final = "dsup.runs/1"
 ASK_S: Final = 1.0
@@ -74,7 +71,8 @@ def _row(run: Run) -> dict[str, Any]:
     """Return what is known of a run; one that cannot be read has its name."""
     known: dict[str, Any] = {"run": run.name, "run_dir": run.path, "began": run.second}
     try:
-        told = _told(run.path)
+        with told_as("list"):
+            told = _told(run.path)
     except DsupError as error:
         empty = dict.fromkeys(("node", "program", "outcome", "attempts", "step"))
         rest = {"lasted_s": None, "verdict": None, "exit": None, "live": False}
@@ -109,13 +107,9 @@ def _told(path: str) -> Mapping[str, Any]:
 def _goes_on(run: Run) -> bool:
     """Return whether somebody writes a run's journal."""
     try:
-        with Opened(run.path, contract.JOURNAL_FILE) as fd:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return bool(goes_on(run.path))
     except OSError:
         return False
-    return False
 
 
 def _next(attempt: object) -> int | None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from dsup import control_client
 from dsup.cli.asked import meant
-from dsup.cli.run_files import RunFiles, read_run, run_file
+from dsup.cli.run_files import RunFiles, UnreadableRunError, read_run, run_file
 from dsup.cli.safe_files import read_below, tail_below
-from dsup.core.errors import SpecError
+from dsup.core.errors import JournalError, SpecError
 from dsup.core.ledger import balance
 from dsup.facts import samples
 from dsup.report import account, ledger, past
@@ -24,18 +24,18 @@ _SAMPLES_MAX_BYTES: Final = 1 << 20
 _NS: Final = 1e-9
 
 
-def run_path(word: str, environment: Mapping[str, str]) -> str:
+def run_path(word: str | None, environment: Mapping[str, str]) -> str:
     """Return the directory of the run that is meant.
 
     Args:
-        word: of the command line; empty for the newest run.
+        word: of the command line; None for the newest run.
         environment: names the places where runs are kept.
 
     Raises:
         SpecError: there is no such run, or more than one.
         UnreadableRunError: it is nothing that can be read.
     """
-    item = meant([word] if word else [], environment).items[0]
+    item = meant([] if word is None else [word], environment).items[0]
     if item.kind != "run":
         raise SpecError(
             f"cannot ask {word}, because it is no run directory of dsup's (give a "
@@ -49,7 +49,6 @@ def status_of(path: str) -> Mapping[str, Any]:
 
     Raises:
         UnreadableRunError: it holds no journal that can be read.
-        JournalError: not one line of its journal can be read.
         NoAnswerError: its agent refuses, or does not answer.
     """
     try:
@@ -82,9 +81,9 @@ def from_files(files: RunFiles) -> dict[str, Any]:
     """Return the status document of a run as its directory tells it.
 
     Raises:
-        JournalError: not one line of its journal can be read.
+        UnreadableRunError: not one line of its journal can be read.
     """
-    told = account.account(files.lines)
+    told = account_of(files)
     began_s, offset_s = _clocks(files.known)
     kept = files.verdicts
     return past.document(
@@ -102,6 +101,22 @@ def from_files(files: RunFiles) -> dict[str, Any]:
         ),
         _ledger(files, offset_s),
     )
+
+
+def account_of(files: RunFiles) -> account.Account:
+    """Return what a run's journal tells.
+
+    Raises:
+        UnreadableRunError: not one line of it can be read.
+    """
+    try:
+        return account.account(files.lines)
+    except JournalError as error:
+        reason = str(error).partition("because ")[2]
+        raise UnreadableRunError(
+            f"cannot diagnose {files.path}, because its journal cannot be read: "
+            f"{reason}"
+        ) from None
 
 
 def _ledger(files: RunFiles, offset_s: float | None) -> Mapping[str, Any] | None:

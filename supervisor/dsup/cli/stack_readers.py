@@ -9,7 +9,13 @@ from typing import Final
 from dsup.core.errors import DsupError
 from dsup.edges import rank_stacks
 from dsup.edges.group import STACKS_FD
-from dsup.facts.stacks import Process, Taken, decode_processes, encode_process
+from dsup.facts.stacks import (
+    Process,
+    Taken,
+    decode_processes,
+    encode_process,
+    shortened,
+)
 from dsup.linux import proc, spy
 
 SPY_S: Final = 10.0
@@ -76,6 +82,7 @@ def _spied(about: Process, program: str, *, native: bool) -> Process:
         return about._replace(missing=f"{spy.NAME} is not installed")
     dump, why_not = spy.dump(program, about.pid, SPY_S, native=native)
     lacking = about._replace(missing=why_not)
+    dump = shortened(dump, about.pid)
     return _read(Taken(time.monotonic(), about, "py-spy", dump), lacking)
 
 

@@ -26,7 +26,7 @@ Examples:
     short_help="Show where each rank of a live run is now.",
     epilog=_EXAMPLES,
 )
-@click.argument("run", required=False, default="", metavar="[RUN|DIR]")
+@click.argument("run", required=False, metavar="[RUN|DIR]")
 @click.option("--rank", type=click.IntRange(min=0), help="Only this one.")
 @click.option(
     "--native",
@@ -34,7 +34,7 @@ Examples:
     help="Frames of C code, too: stops each process for some milliseconds.",
 )
 @click.option("--json", "machine", is_flag=True, help="Print JSON for programs.")
-def stacks(run: str, *, rank: int | None, native: bool, machine: bool) -> None:
+def stacks(run: str | None, *, rank: int | None, native: bool, machine: bool) -> None:
     """Print the Python stacks of a run's ranks and their helpers, innermost call first.
 
     RUN is a run id or a part of a run directory's name, DIR a run directory; without
@@ -45,10 +45,12 @@ def stacks(run: str, *, rank: int | None, native: bool, machine: bool) -> None:
     import time
 
     from dsup.cli.living import find
+    from dsup.cli.run_files import told_as
     from dsup.cli.stack_readers import taken
     from dsup.facts.stack_text import header, thread_lines
 
-    living = find(run, os.environ)
+    with told_as("show stacks of"):
+        living = find(run, os.environ)
     found = list(taken(living.of(rank), os.environ, native=native))
     if machine:
         click.echo(_json(living, found))

@@ -14,16 +14,17 @@ Examples:
   dsup status llm7b --watch     a run by a part of its name, or its id; q quits
   dsup status --json            for programs
 """
+_VERB: Final = "show the status of"
 
 
 @click.command(
     short_help="Show how a run stands now.",
     epilog=_EXAMPLES,
 )
-@click.argument("run", required=False, default="", metavar="[RUN|DIR]")
+@click.argument("run", required=False, metavar="[RUN|DIR]")
 @click.option("-w", "--watch", is_flag=True, help="Show it anew each two seconds.")
 @click.option("--json", "machine", is_flag=True, help="Print JSON for programs.")
-def status(run: str, *, watch: bool, machine: bool) -> int:
+def status(run: str | None, *, watch: bool, machine: bool) -> int:
     """Show how a run stands: its ranks, their steps, heartbeats and memory.
 
     RUN is a run id or a part of a run directory's name, DIR a run directory; without
@@ -38,12 +39,16 @@ def status(run: str, *, watch: bool, machine: bool) -> int:
     """
     import json
 
+    from dsup.cli.run_files import told_as
+
     if watch:
         from dsup.cli.run_status import run_path
         from dsup.cli.watch import watched
 
-        return watched(run_path(run, os.environ), os.environ, machine=machine)
-    told = document(run, os.environ)
+        with told_as(_VERB):
+            return watched(run_path(run, os.environ), os.environ, machine=machine)
+    with told_as(_VERB):
+        told = document(run, os.environ)
     if machine:
         click.echo(json.dumps(told, indent=1))
     else:
@@ -53,11 +58,11 @@ def status(run: str, *, watch: bool, machine: bool) -> int:
     return 0
 
 
-def document(run: str, environment: Mapping[str, str]) -> Mapping[str, Any]:
+def document(run: str | None, environment: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the status document of the run that is meant, live where that may be.
 
     Args:
-        run: a word of the command line; empty for the newest run.
+        run: a word of the command line; None for the newest run.
         environment: names the places where runs are kept.
 
     Raises:

@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from dsup.cli.find_run import all_runs
 from dsup.cli.run_files import RunFiles, read_run
-from dsup.cli.run_status import ask
+from dsup.cli.run_status import account_of, ask
+from dsup.cli.stop_choice import live
 from dsup.control_client import NotRunningError
 from dsup.core.errors import SpecError
 from dsup.core.printable import printable
+from dsup.edges.scribe.retention import is_alive
 from dsup.report import account
 from dsup_runtime import contract
 
@@ -98,12 +100,12 @@ def _line() -> Iterator[Any]:
 def _idle(path: str, environment: Mapping[str, str], why: str) -> SpecError:
     """Return why a run cannot be stopped whose agent is not there."""
     name, files = os.path.basename(path), read_run(path)
-    told = account.account(files.lines)
+    told = account_of(files)
     host, here = files.known.get("host"), os.uname().nodename
-    others = [run.name for run in all_runs(environment) if _listens(run.path)]
+    others = [run.name for run in live(all_runs(environment))]
     also = f" (still running: {', '.join(others[:_NAMED_MAX])})" if others else ""
     if account.state(told, files.alive) == "running" and host in (None, here):
-        return SpecError(f"cannot stop {name}: {why.removeprefix('cannot ')}{also}")
+        return SpecError(f"cannot stop {name}, because {_unheard(files, why)}{also}")
     if account.state(told, files.alive) == "running":
         return SpecError(
             f"cannot stop {name}, because it runs on {host}, and this is {here} (run "
@@ -113,5 +115,21 @@ def _idle(path: str, environment: Mapping[str, str], why: str) -> SpecError:
     return SpecError(f"cannot stop {name}, because {became}{also}")
 
 
-def _listens(path: str) -> bool:
-    return os.path.exists(os.path.join(path, contract.CONTROL_SOCKET))
+def _unheard(files: RunFiles, why: str) -> str:
+    """Return why nobody hears the wish though a run seems to go on.
+
+    Args:
+        files: the run's.
+        why: its socket does not lead to anybody.
+    """
+    agent = files.known.get("agent")
+    if is_alive(files.known) and isinstance(agent, dict):
+        pid = agent.get("pid")
+        return f"its agent, pid {pid}, does not listen (kill -INT {pid} stops the run)"
+    if isinstance(agent, dict):
+        journal = os.path.join(files.path, contract.JOURNAL_FILE)
+        return (
+            "its agent is gone, and so is the run; somebody still holds its journal "
+            f"(see who: fuser {journal})"
+        )
+    return f"its agent is not there: {why.partition('because ')[2]}"

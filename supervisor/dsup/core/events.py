@@ -162,7 +162,8 @@ class HangSuspected(NamedTuple):
 
     Attributes:
         ranks: those suspected for the strongest reason, and of them those behind.
-        why: ``frozen``, ``asleep``, ``idle``, ``still``, ``silent`` or ``stalled``.
+        why: ``frozen``, ``asleep``, ``idle``, ``still``, ``silent``, ``stalled`` or
+            ``waiting``.
         since_s: the last sign of any of them, agent clock, seconds.
         usual_s: the learned step time, seconds; None while there is none.
     """
@@ -206,6 +207,7 @@ class Captured(NamedTuple):
         ranks: who did not come where all others wait; empty for nobody.
         op: the collective that the others wait in; empty if unknown.
         place: where the first of ``ranks`` is, such as ``dataset.py:88 in read``.
+        taken: there are stacks; else whoever was to take them did not answer in time.
     """
 
     kind: Literal["captured"]
@@ -215,6 +217,7 @@ class Captured(NamedTuple):
     ranks: tuple[int, ...]
     op: str
     place: str
+    taken: bool = True
 
 
 class Straggles(NamedTuple):

@@ -110,6 +110,11 @@ class Page:
         reported = enumerate(self._column(contract.SLOT_STEP))
         return {slot: step for slot, step in reported if 0 <= step < _STEP_MAX}
 
+    def made_s(self) -> dict[int, float]:
+        """Return when each slot has made its last step, agent clock, seconds."""
+        times = enumerate(self._column(contract.SLOT_PROGRESS_NS))
+        return {slot: made_ns * 1e-9 for slot, made_ns in times if made_ns > 0}
+
     def phases(self) -> dict[int, str]:
         """Return the phase of each slot whose worker has ever sent a heartbeat."""
         beats = self._column(contract.SLOT_HEARTBEAT_NS)

@@ -51,6 +51,11 @@ def read_text(path: str) -> str:
     return read_bytes(path).decode("utf-8", "replace")
 
 
+def boot_id() -> str:
+    """Return the kernel's name for the time since this machine was booted."""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
+
+
 def is_own() -> bool:
     """Return whether /proc shows the pid namespace of this process."""
     try:

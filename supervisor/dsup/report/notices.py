@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from dsup.core import events as ev
-from dsup.core.exits import signal_name
 from dsup.core.printable import printable
 from dsup.core.state import Stage, State
 from dsup.core.verdict import Verdict
+from dsup.report import stops
 from dsup.report.verdict_file import capped, stamp
 
 SCHEMA: Final = "dsup.event/1"
@@ -60,7 +60,7 @@ def notices(
         ranks = list(event.ranks)
         yield {"event": "hang_suspected", "ranks": ranks, "why": event.why}
     if _wishes(after) and not _wishes(before):
-        yield {"event": "stopping", "why": _why(after)}
+        yield {"event": "stopping", "why": _text(stops.reason(after))}
     over = entered is Stage.OVER
     planned = isinstance(event, ev.PlanAgreed) and before.stage is Stage.DECIDING
     if (planned or over) and not before.agreed and _failed(after):
@@ -112,14 +112,6 @@ def complete(
 def _wishes(state: State) -> bool:
     return state.stop is not None or (
         state.parking is not None and state.parking.kind == "user"
-    )
-
-
-def _why(state: State) -> str:
-    if state.parking is not None and state.parking.reason:
-        return _text(state.parking.reason)
-    return (
-        signal_name(state.stop.signum) if state.stop and state.stop.times else "limit"
     )
 
 

@@ -13,6 +13,7 @@ from dsup.attribution.growth import curves
 from dsup.core import events as ev
 from dsup.core import journal
 from dsup.core.errors import JournalError
+from dsup.core.exits import SIGINT, stop_code
 from dsup.core.state import Spec
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
@@ -96,6 +97,7 @@ def document(past: Past, ledger: Mapping[str, Any] | None = None) -> dict[str, A
     since_s = past.samples[-1].at_s - snapshot.WINDOW_S if past.samples else 0.0
     recent = [one for one in past.samples if one.at_s >= since_s]
     rows = _ranks(past, recent)
+    outcome = _OUTCOMES[account.state(told, past.alive)]
     ended = (told.end.code, told.end.origin) if told.end and not told.gone else None
     wall_s = past.written_s
     if over_s is not None and past.offset_s is not None:
@@ -103,7 +105,8 @@ def document(past: Past, ledger: Mapping[str, Any] | None = None) -> dict[str, A
     return {
         **snapshot.head(past.name, wall_s),
         "live": False,
-        "outcome": _OUTCOMES[account.state(told, past.alive)],
+        "outcome": outcome,
+        "lost": _lost(told) if outcome == "lost" else None,
         "stage": "over" if ended else None,
         "attempt": told.attempt,
         "run_s": _between(course.began_s, over_s),
@@ -127,6 +130,11 @@ def document(past: Past, ledger: Mapping[str, Any] | None = None) -> dict[str, A
         "attempts": snapshot.attempts(past.verdicts, 0.0),
         "exit": snapshot.exit_of(ended),
     }
+
+
+def _lost(told: Account) -> str:
+    """Return which of dsup's processes has gone: the journal tells of the guard."""
+    return "guard" if told.guard_lost else "agent"
 
 
 def _course(lines: Iterable[str], began_s: float | None) -> _Course:
@@ -205,7 +213,8 @@ def _stop(told: Account) -> dict[str, Any] | None:
     by = account.stopped_by(told)
     if by is None:
         return None
-    kind = "limit" if by == "its time limit" else "preempt"
+    person = told.end is not None and told.end.code == stop_code(SIGINT)
+    kind = "limit" if by == "its time limit" else "user" if person else "preempt"
     return {"kind": kind, "step": None, "reason": snapshot.text(by)}
 
 

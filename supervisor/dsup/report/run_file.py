@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from dsup.core.job import Job
 from dsup.report.secret_names import MASK, is_secret, may_hold_secret
@@ -13,14 +13,28 @@ from dsup.report.secret_names import MASK, is_secret, may_hold_secret
 _ARGUMENTS: Final = "args"
 
 
+class Agent(NamedTuple):
+    """Which process the agent is.
+
+    Attributes:
+        boot_id: the kernel's name for the time since the node was booted.
+        pid: the agent's.
+        start: when it was made, clock ticks since boot; None if unknown.
+    """
+
+    boot_id: str
+    pid: int
+    start: int | None
+
+
 def run_file(
-    job: Job, boot_id: str, wall_ns: int, monotonic_ns: int, control: str = ""
+    job: Job, agent: Agent, wall_ns: int, monotonic_ns: int, control: str = ""
 ) -> bytes:
     """Return the content of run.json.
 
     Args:
         job: what was asked for.
-        boot_id: the kernel's name for the time since the node was booted.
+        agent: who runs it.
         wall_ns: CLOCK_REALTIME, nanoseconds, paired with
         monotonic_ns: CLOCK_MONOTONIC, nanoseconds.
         control: where the control socket is; empty for the run directory.
@@ -42,7 +56,8 @@ def run_file(
         "host": platform.node(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "boot_id": boot_id,
+        "boot_id": agent.boot_id,
+        "agent": {"pid": agent.pid, "start": agent.start},
         "clocks": {"realtime_ns": wall_ns, "monotonic_ns": monotonic_ns},
     }
     if control:

@@ -11,13 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from dsup.attribution.growth import curves
 from dsup.core import stragglers
-from dsup.core.exits import signal_name
 from dsup.core.plan import CHOSEN_RESTARTS, Policy
 from dsup.core.printable import printable
-from dsup.core.state import NEVER, Stage, State, Stop
+from dsup.core.state import NEVER, Stage, State
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
-from dsup.report import growing
+from dsup.report import growing, stops
 from dsup.report.rank_rows import Facts, Gpu, Process, row
 from dsup.report.slots import Slots
 from dsup.report.verdict_file import capped, stamp
@@ -50,7 +49,7 @@ class Scene(NamedTuple):
         offset_s: CLOCK_REALTIME minus the agent's clock.
         launched_s: when the run began.
         pids: of each rank of this attempt.
-        page: the heartbeat page; empty for none.
+        page: the heartbeat page, in a pause the last one; empty for none.
         processes: what was measured of each rank.
         samples: of this attempt, oldest first; the last minutes will do.
         gpus: of each rank, where it is known.
@@ -90,12 +89,14 @@ def document(name: Name, scene: Scene) -> dict[str, Any]:
     running = bool(state.alive) or bool(state.ended)
     recent = [one for one in scene.samples if one.at_s >= now_s - WINDOW_S]
     memory = growing.of_cgroup(recent)
-    steps = [step for rank in state.alive if (step := slots.step(rank)) is not None]
+    ranks = state.alive or range(world)  # in a pause, and at the end, the last it was
+    steps = [step for rank in ranks if (step := slots.step(rank)) is not None]
     reports = bool(steps) or state.best_step is not None
     return {
         **head(name, now_s + scene.offset_s),
         "live": True,
         "outcome": _outcome(state),
+        "lost": None,
         "stage": state.stage.value,
         "attempt": state.attempt,
         "run_s": rounded(now_s - scene.launched_s),
@@ -221,26 +222,15 @@ def _pause_left(state: State, now_s: float) -> float | None:
 
 
 def _stop(state: State, now_s: float) -> dict[str, Any] | None:
-    wish, stop = state.parking, state.stop
-    if wish is None and stop is None:
+    if state.parking is None and state.stop is None:
         return None
-    kind = wish.kind if wish else ("limit" if stop and not stop.times else "preempt")
     left = NEVER if state.stage not in _STOPPING else state.kill_s
     return {
-        "kind": kind,
+        "kind": stops.kind(state),
         "step": None,
-        "reason": text(wish.reason) if wish else _stopped_by(stop),
+        "reason": text(stops.reason(state)),
         "kill_in_s": None if left == NEVER else rounded(left - now_s),
     }
-
-
-def _stopped_by(stop: Stop | None) -> str:
-    """Return what stops a run whose ranks do not leave by themselves."""
-    if stop is None:
-        return ""
-    if stop.cause == "time_limit":
-        return "time limit"
-    return "dsup stop" if stop.asked_by else signal_name(stop.signum)
 
 
 def _facts(

@@ -30,6 +30,12 @@ _CLOCK: Final = re.compile(r"T(\d\d:\d\d:\d\d)")
 _SHORT_NAME: Final = re.compile(r"\d{8}T\d{6}Z-(.+)_[^_]+")
 """Of a run directory's name, what is between its time and its host."""
 
+_GONE: Final[Mapping[str, str]] = {
+    "agent": " (its agent has gone)",
+    "guard": " (its guard was killed)",
+}
+"""What is known of a lost run: nobody saw an agent go, but it the guard."""
+
 
 def head(document: Mapping[str, object], cells: int, columns: Columns) -> list[str]:
     """Return the lines above the table: which run, how it stands, and at what time."""
@@ -125,7 +131,8 @@ def _ended(document: Mapping[str, object]) -> str:
     code = number(part(document, "exit").get("code"))
     how = f" (exit code {code:.0f})" if code else ""
     after = "" if ran_s is None else f" after {lasting(ran_s)}"
-    lost = " (its agent was killed)" if outcome == "lost" else ""
+    gone = word(document.get("lost"))
+    lost = _GONE.get(gone, "")
     return f"{outcome or 'ended'}{after}{how or lost}"
 
 

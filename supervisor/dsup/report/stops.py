@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsup.core import events as ev
 from dsup.core.exits import SIGINT, signal_name, stop_code
-from dsup.core.state import NOBODY, Stage, State
+from dsup.core.state import NOBODY, Stage, State, Stop
 from dsup.report.sentences import ranks
 
 
@@ -44,6 +44,31 @@ def given_up(state: State) -> str:
     return f"{met.reason}; SIGTERM to {ranks(state.alive)}" if met else left
 
 
+def kind(state: State) -> str:
+    """Return what kind of stop it is, a word of the status document's.
+
+    ``user`` is that of a person, by Ctrl-C or ``dsup stop``.
+    """
+    stop, wish = state.stop, state.parking
+    if stop is not None and stop.times:
+        return "user" if stop.signum == SIGINT else "preempt"
+    if wish is not None:
+        return wish.kind
+    return "limit" if stop is None or stop.cause == "time_limit" else "preempt"
+
+
+def reason(state: State) -> str:
+    """Return who or what wants a stop, in a few words; empty for nobody."""
+    stop, wish = state.stop, state.parking
+    if stop is not None and stop.times:
+        return _by_whom(stop)
+    if wish is not None and wish.reason:
+        return wish.reason
+    if stop is not None and stop.cause == "time_limit":
+        return "time limit"
+    return wish.kind if wish else ""
+
+
 def as_wanted(state: State) -> str:
     """Return how a run ended well that a rank wanted to end; empty for any other."""
     wish = state.parking
@@ -58,14 +83,18 @@ def by_whom(state: State) -> str:
     stop, wish = state.stop, state.parking
     if stop is None:
         return ""
-    who = signal_name(stop.signum)
+    who = _by_whom(stop)
     if stop.cause == "time_limit":
         who = "its time limit"
-    elif stop.asked_by is not None:
-        who = "dsup stop (uid {}, pid {})".format(*stop.asked_by)
     elif stop.times == 0 and wish is not None and wish.rank != NOBODY:
         who = f"rank {wish.rank} ({wish.reason or wish.kind})"
     return f"stopped by {who}, exit code {stop_code(stop.signum)}"
+
+
+def _by_whom(stop: Stop) -> str:
+    if stop.asked_by is None:
+        return signal_name(stop.signum)
+    return "dsup stop (uid {}, pid {})".format(*stop.asked_by)
 
 
 def _signalled(before: State, event: ev.Signalled, after: State) -> str:

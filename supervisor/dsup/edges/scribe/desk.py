@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 from dsup.edges.scribe import text
-from dsup.edges.scribe.files import LogFile, open_append
+from dsup.edges.scribe.files import LogFile
 from dsup.edges.scribe.rank_log import Filter, Index, RankLog
-from dsup.edges.scribe.retention import claim
+from dsup.edges.scribe.retention import Claim
 from dsup_runtime import contract
 
 if TYPE_CHECKING:
@@ -28,14 +28,18 @@ def stamp_now() -> bytes:
 
 
 class Desk:
-    """Carries out what the agent wants in the run directory."""
+    """Carries out what the agent wants in the run directory.
+
+    Attributes:
+        claim: shows others that this scribe lives.
+    """
 
     def __init__(self, settings: Settings, disk: Disk) -> None:
         self._settings = settings
         self._disk = disk
         path = os.path.join(settings.run_dir, contract.JOURNAL_FILE)
         self._journal = LogFile(path, settings.file_mode, whole_lines=True)
-        self._claim(path)
+        self.claim = Claim(path, settings.file_mode)
         self._filters: dict[int, Filter] = {}
         self._filters_of = -1
 
@@ -95,13 +99,6 @@ class Desk:
         """
         path = os.path.join(self._settings.run_dir, name)
         return self._disk.try_with_reserve(lambda: self._copy(path, fd, keep=keep))
-
-    def _claim(self, journal_path: str) -> None:
-        """Hold a descriptor that shows other runs' scribes that this one lives."""
-        try:
-            claim(open_append(journal_path, self._settings.file_mode, readable=True))
-        except OSError:  # the disk is full: nothing here is old yet
-            return
 
     def _make(self, paths: list[str]) -> None:
         for path in paths:

@@ -166,6 +166,7 @@ class Loop:
                 stream.tick()
         self._screen.turn()
         self._disk.tick()
+        self._desk.claim.hold()
         # One step a turn: no rank waits while a large directory is removed.
         self._prunes = self._prunes and next(self._pruning, False)
 
@@ -174,8 +175,8 @@ class Loop:
             return 0.0
         dues = [stream.due_s for stream in self._streams.values()]
         left_s = min(self._screen.due_s, *dues, inf) - self._now()
-        orphaned = self._orphaned_at is not None
-        if self._screen.stuck or self._disk.troubled or orphaned:
+        waits = self._orphaned_at is not None or not self._desk.claim.settled
+        if self._screen.stuck or self._disk.troubled or waits:
             left_s = min(left_s, TICK_S)
         return max(0.0, left_s) if left_s < inf else None
 

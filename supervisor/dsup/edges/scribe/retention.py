@@ -2,8 +2,9 @@
 
 A directory next to this run's is removed only if it has a run's name with this node's
 name in it, belongs to this user, holds a run.json of dsup's schema, has no other file
-system mounted in it, and nobody holds the lock on its journal that every scribe holds
-while it lives. Whatever goes wrong, the directory stays.
+system mounted in it, nobody holds the lock on its journal that every scribe holds
+while it lives, and the agent that run.json tells of is no more. Whatever goes wrong,
+the directory stays.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from dsup.linux import proc
+from dsup.edges.scribe.files import open_append
+from dsup.edges.scribe.sink import DISK_FULL
+from dsup.linux import file_lock, proc
 from dsup_runtime.contract import JOURNAL_FILE, RUN_FILE
 
 if TYPE_CHECKING:
@@ -28,14 +31,59 @@ RUN_FILE_MAX_BYTES = 4 * 1024 * 1024
 PROOF = (JOURNAL_FILE, RUN_FILE)
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | SAFE
+SHARED = fcntl.LOCK_SH | fcntl.LOCK_NB
+"""What the first scribes held alone, and runs of theirs still look for."""
 
 
-def claim(journal_fd: int) -> None:
-    """Lock a run as alive until this descriptor is closed."""
-    try:
-        fcntl.flock(journal_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:  # no locks on this file system: then none can prove a run dead
-        return
+class Claim:
+    """Shows everybody that a run's scribe lives, as soon as that can be.
+
+    Args:
+        path: of the run's journal.
+        mode: of that file, should it not be there.
+
+    Attributes:
+        settled: it is held, or never can be: this file system knows no locks, and
+            then none can prove a run dead.
+    """
+
+    def __init__(self, path: str, mode: int) -> None:
+        self.settled = False
+        self._path = path
+        self._mode = mode
+        self._fd = -1
+        self.hold()
+
+    def hold(self) -> None:
+        """Take the lock unless that is settled; somebody else may have it for now."""
+        if self.settled:
+            return
+        try:
+            if self._fd < 0:
+                self._fd = open_append(self._path, self._mode, readable=True)
+            file_lock.share(self._fd)
+            fcntl.flock(self._fd, SHARED)
+        except OSError as error:
+            waits = isinstance(error, BlockingIOError) or error.errno in DISK_FULL
+            self.settled = not waits
+        else:
+            self.settled = True
+
+
+def is_alive(known: dict[str, object]) -> bool:
+    """Return whether a run's agent is proven to live on this node.
+
+    Args:
+        known: the run's run.json; one that makes no sense proves nothing.
+    """
+    agent = known.get("agent")
+    if not isinstance(agent, dict) or not (boot_id := known.get("boot_id")):
+        return False
+    pid, start = agent.get("pid"), agent.get("start")
+    if type(pid) is not int or boot_id != proc.boot_id():
+        return False
+    found = proc.stat(pid)
+    return found is not None and found.start == start and found.state not in "ZX"
 
 
 def prune(run_dir: str, keep: int | None) -> Iterator[bool]:
@@ -83,8 +131,9 @@ def _remove_if_dead(name: str, parent_fd: int) -> Iterator[bool]:
     journal_fd = -1
     try:
         journal_fd = os.open(JOURNAL_FILE, os.O_RDWR | SAFE, dir_fd=fd)
+        file_lock.seize(journal_fd)
         fcntl.flock(journal_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_run(fd) and not _has_mounts(fd):
+        if _is_dead_run(fd) and not _has_mounts(fd):
             yield from _empty(fd)
             os.rmdir(name, dir_fd=parent_fd)
     except (OSError, ValueError, RecursionError):  # alive, or not ours to judge
@@ -95,8 +144,8 @@ def _remove_if_dead(name: str, parent_fd: int) -> Iterator[bool]:
         os.close(fd)
 
 
-def _is_run(fd: int) -> bool:
-    """Return whether a directory is this user's and holds a run.json of dsup's.
+def _is_dead_run(fd: int) -> bool:
+    """Return whether a directory is this user's, with a run.json of a dead agent's.
 
     Raises:
         OSError: it has none that can be read.
@@ -111,7 +160,9 @@ def _is_run(fd: int) -> bool:
         run = json.loads(os.read(file_fd, RUN_FILE_MAX_BYTES))
     finally:
         os.close(file_fd)
-    return isinstance(run, dict) and str(run.get("schema")).startswith(SCHEMA)
+    if not isinstance(run, dict) or not str(run.get("schema")).startswith(SCHEMA):
+        return False
+    return not is_alive(run)
 
 
 def _has_mounts(fd: int) -> bool:
