@@ -78,12 +78,14 @@ def test_no_line_of_a_library_is_in_a_signature(incident):
 
 
 def test_waiting_below_a_line_of_the_script(incident):
-    """What is waited for in C++ shows by nearly all ranks being at one line."""
+    """Nearly all ranks at one line may wait there in C++, or hang there themselves."""
     story = waiting(incident().hung(), 0, 1, 3, calls=("train.py:60",))
     story.at(2, "dataset.py:88 in read")
 
-    assert story.answer == ("never_came", "hang", (2,), "likely")
-    assert "the other 3 wait at train.py:60" in story.verdict.summary
+    story.at(2, "dataset.py:88 in read", before=True)
+
+    assert story.answer == ("never_came", "hang", (2,), "guess")
+    assert "the other 3 are at train.py:60" in story.verdict.summary
 
 
 @pytest.mark.parametrize(
@@ -172,10 +174,33 @@ def test_a_thread_beside_a_rank_that_sleeps_is_no_deadlock(incident):
 def test_several_ranks_did_not_come(incident):
     """The few are named, not the many that wait for them."""
     story = waiting(incident(8).hung(), *range(6))
-    story.at(6, "dataset.py:88").at(7, "dataset.py:88")
+    for rank in (6, 7):
+        story.at(rank, "dataset.py:88").at(rank, "dataset.py:88", before=True)
 
-    assert story.answer[:3] == ("never_came", "hang", (6, 7))
+    assert story.answer == ("never_came", "hang", (6, 7), "proven")
     assert "the other 6 wait for them there" in story.verdict.summary
+
+
+def test_several_ranks_that_did_not_come_and_are_at_different_places(incident):
+    """One of them may wait for a lock of another's: each place is told, none proven."""
+    story = waiting(incident(5).hung(), 2, 3, 4)
+    for before in (True, False):
+        story.at(0, "files.py:7", before=before).at(1, "files.py:9", before=before)
+
+    assert story.answer == ("never_came", "hang", (0, 1), "likely")
+    assert story.verdict.summary == (
+        "Ranks 0 and 1 likely hung (rank 0 at files.py:7, rank 1 at files.py:9), "
+        "before all_reduce; the other 3 wait for them there."
+    )
+
+
+def test_a_collective_that_runs_the_users_own_code(incident):
+    """An object that is pickled on its way in: that rank has not entered it."""
+    story = waiting(incident(2).hung(), 0, calls=("all_reduce", "train.py:10"))
+    story.at(1, "data.py:6 in __getstate__", "all_reduce", "train.py:10")
+
+    assert story.answer == ("never_came", "hang", (1,), "likely")
+    assert story.verdict.summary.startswith("Rank 1 likely hung at data.py:6, before")
 
 
 def test_the_one_whose_stack_could_not_be_taken(incident):
@@ -206,13 +231,13 @@ def test_two_ranks_in_two_collectives(incident):
     assert "rank 0 all_reduce, rank 1 barrier" in story.verdict.summary
 
 
-def test_the_same_collective_at_another_line_is_a_guess(incident):
+def test_the_same_collective_at_another_line_is_no_mismatch(incident):
     """A script may call the same one in either branch."""
     story = waiting(incident().hung(), 0, 1, 3)
     waiting(story, 2, calls=("all_reduce", "train.py:61"))
 
-    assert story.answer == ("called_another", "collective_mismatch", (2,), "guess")
-    assert "all_reduce at train.py:61" in story.verdict.summary
+    assert story.answer == ("nobody_is_missing", "hang", (), "guess")
+    assert "rank 2 waits in all_reduce, at train.py:61" in evidence(story)
 
 
 def test_sending_and_receiving_are_no_mismatch(incident):
@@ -337,6 +362,30 @@ def test_an_early_exit_that_the_others_wait_for(incident):
     assert story.verdict.summary == (
         "Rank 2 ended with exit 0, while the other 3 wait in all_reduce."
     )
+
+
+@pytest.mark.parametrize(
+    ("left", "answer"),
+    [
+        pytest.param(
+            {0: "save.py:6"}, ("made_no_step", "hang", (0,), "guess"), id="one is left"
+        ),
+        pytest.param(
+            {0: "eval.py:3", 1: "eval.py:3"},
+            ("made_no_step", "hang", (0, 1), "guess"),
+            id="several at one line",
+        ),
+    ],
+)
+def test_whoever_was_ready_is_not_blamed_by_who_works_on(incident, left, answer):
+    """Nobody is inside of a collective, so nobody waits for a rank that ended well."""
+    size = len(left) + 1
+    story = incident(size).hung(*left).ended(size - 1, 0)
+    for rank, line in left.items():
+        story.at(rank, line).at(rank, line, before=True)
+
+    assert story.answer == answer
+    assert f"may have hung at {left[0]}" in story.verdict.summary
 
 
 def test_an_early_exit_that_the_others_do_not_wait_for(incident):

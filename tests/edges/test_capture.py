@@ -11,12 +11,29 @@ import pytest
 
 from dsup.edges import capture
 from dsup.edges.group import STACKS_FD, Start, WorkerGroup
+from dsup.facts.captured import CAPTURE_MAX_BYTES
 from dsup.facts.stacks import decode_processes
 from dsup.linux import spy
 from dsup_runtime import contract
 
 SLEEPS = """
 import os, time
+def rest():
+    os.write({fd}, b".")
+    time.sleep(60)
+rest()
+"""
+IN_COLLECTIVE = """
+import os, time
+place = "/torch/distributed/c10d.py"
+exec(compile("def barrier(): time.sleep(60)", place, "exec"))
+os.write({fd}, b".")
+barrier()
+"""
+CROWD = """
+import os, threading, time
+for _ in range(120):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 def rest():
     os.write({fd}, b".")
     time.sleep(60)
@@ -264,12 +281,42 @@ def test_what_a_rank_writes_there_by_itself_is_no_dump(scene):
 
 
 def test_ranks_that_have_ended_well_are_missing_where_all_others_wait(scene):
-    """Everybody waits for one that will never come."""
+    """Everybody is in a collective, and waits for one that will never come."""
+    scene.start(IN_COLLECTIVE, IN_COLLECTIVE)
+
+    found, _ = scene.take(program="", exited=(2,))
+
+    assert (found.ranks, found.op) == ((2,), "barrier")
+
+
+def test_ranks_that_have_ended_well_are_not_missed_by_who_works_on(scene):
+    """At the same line, and in no collective: they may just have more to do."""
     scene.start(SLEEPS, SLEEPS)
 
     found, _ = scene.take(program="", exited=(2,))
 
-    assert found.ranks == (2,)
+    assert (found.ranks, found.place) == ((), "")
+
+
+def test_the_main_thread_of_a_crowd_is_written_too(scene):
+    """Of more than a hundred, faulthandler leaves out the last: the main one."""
+    scene.start(CROWD)
+
+    for _ in range(2):
+        _, (taken,) = scene.take(program="", within_s=LIMIT_S)
+        assert main_of(taken) == ["rest", "<module>"]
+        assert len(taken.threads) > 90
+
+
+def test_a_capture_has_its_bounds(scene):
+    """However much a rank has others write, the rest of them is kept."""
+    scene.start(GARBAGE, SLEEPS)
+
+    found, taken = scene.take(program="")
+
+    assert os.fstat(scene.out).st_size <= CAPTURE_MAX_BYTES
+    assert [rank for rank, _, _ in found.texts] == [0, 1]
+    assert main_of(taken[1]) == ["rest", "<module>"]
 
 
 def test_no_answer_means_that_nothing_was_found():

@@ -1,8 +1,11 @@
 """Flight recorders asked at a capture: by a FIFO, for files that anybody may write."""
 
+import ctypes
 import json
 import os
 import pickle
+import select
+import signal
 import time
 
 import pytest
@@ -12,6 +15,7 @@ from dsup.facts.flight_recorder import DUMP_MAX_BYTES, decode, of_dump
 from dsup.linux.recorder_pipe import Asked, Recorder, recorders
 
 LIMIT_S = 30.0
+MNT_DETACH = 2
 TRACE = {
     "version": "2.10",
     "entries": [
@@ -177,6 +181,49 @@ def test_a_capture_keeps_the_traces(scene):
     assert trace.groups["0"].enqueued == 9
     ((_, at, size),) = found.texts
     assert b"group 0 (default_pg): #9 called, #8 finished" in os.pread(out, size, at)
+    os.close(out)
+
+
+@pytest.fixture
+def silent(tmp_path):
+    """Give a directory whose file system has stopped to answer: a FUSE of nobody's."""
+    where = tmp_path / "silent"
+    where.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        fd = os.open("/dev/fuse", os.O_RDWR)
+    except OSError as error:
+        pytest.skip(f"cannot open /dev/fuse: {error.strerror}")
+    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()
+    if libc.mount(b"silent", bytes(where), b"fuse", 0, options):
+        pytest.skip(f"cannot mount: {os.strerror(ctypes.get_errno())}")
+    yield where
+    libc.umount2(bytes(where), MNT_DETACH)
+    os.close(fd)
+
+
+@pytest.mark.root
+def test_a_place_that_does_not_answer_costs_no_stacks(scene, silent):
+    """Whoever looks there is left behind, and may never end."""
+    one = scene.serve(0)._replace(dump=str(silent / "dump_0"))
+    out = os.memfd_create("captures")
+    target = capture.Target(0, os.getpid(), -1)
+    until_s = time.monotonic() + 2
+    order = capture.Order((target,), (), 5, out, 0, until_s, False, "", (one,))
+    answer, to_answer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(to_answer, capture.work(order))
+        os._exit(0)
+    os.close(to_answer)
+
+    assert select.select([answer], [], [], LIMIT_S)[0]
+    found = capture.decode(os.read(answer, 65_536))
+    assert [rank for rank, _, _ in found.texts] == [0]
+    assert found.traces[1] == 0
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(answer)
     os.close(out)
 
 

@@ -164,3 +164,30 @@ def test_no_control_character_gets_through():
     trace = trace_of(dumped(entry(1, "nccl:\x1b[2J", input_dtypes=["\x1b[1A"])), 0)
 
     assert "\x1b" not in "\n".join(flight_text.lines(trace))
+
+
+def test_a_small_dump_cannot_make_a_large_trace():
+    """In a pickle one long name may stand for thousands; the last calls are kept."""
+    wide = "\U0001f600"
+    frame = {"name": wide * 200, "filename": wide * 500, "line": 1}
+    entries = [entry(n, frames=[frame] * 16) for n in range(1, 301)]
+    raw = pickle.dumps(dump(*entries), 2)
+    assert len(raw) < 100_000
+
+    trace = of_dump(raw, 0)
+    assert trace is not None
+    encoded = flight_recorder.encode([trace])
+
+    assert len(encoded) <= flight_recorder.ENCODED_MAX_BYTES
+    (kept,) = flight_recorder.decode(encoded)
+    assert kept.groups == trace.groups
+    assert kept.calls == trace.calls[-len(kept.calls) :]
+    assert kept.calls[-1].number == 300
+
+
+def test_json_of_too_many_parts_is_not_read():
+    """Each takes far more memory than the two bytes that ask for it."""
+    whole = json.dumps(dump(entry(1))).encode()
+
+    assert of_dump(whole, 0) is not None
+    assert of_dump(whole[:-1] + b', "x": [' + b"[]," * 600_000 + b"[]]}", 0) is None

@@ -16,8 +16,10 @@ from dsup.facts.stacks import (
     Taken,
     decode_processes,
     encode_process,
+    main_first,
     of_faulthandler,
     of_py_spy,
+    shortened,
 )
 
 DUMP = b"""\
@@ -172,3 +174,41 @@ def test_a_huge_dump_is_cut_where_it_is_written():
     assert decode_processes(first + second) == (
         Capture(1.0, (Process(0, 1), Process(1, 2))),
     )
+
+
+def test_a_main_thread_that_was_written_alone():
+    """As it is asked for where there are more threads than faulthandler writes."""
+    alone = b'Stack (most recent call first):\n  File "/srv/t.py", line 3 in step\n'
+    many = DUMP.partition(b"\nCurrent")[0]
+
+    main, other = of_faulthandler(alone + many)
+
+    assert (main.main, main.frames) == (True, (Frame("/srv/t.py", 3, "step"),))
+    assert not other.main
+
+
+def test_the_main_thread_survives_a_cut():
+    """It is written last, and turned to the front."""
+    dump = main_first(DUMP)
+
+    assert of_faulthandler(dump) == of_faulthandler(DUMP)
+    assert of_faulthandler(dump[:150])[0].frames[0].function == "read"
+
+
+def test_more_than_is_looked_at_is_left_out_of_what_py_spy_prints():
+    """Many deep threads make megabytes; cut anywhere they could not be read."""
+    frame = {"filename": "/srv/pool.py", "line": 9, "name": "Pool.deep"}
+    deep = {"thread_name": "pool", "os_thread_id": 8, "frames": [frame] * 800}
+    main = {**deep, "thread_name": None, "os_thread_id": 7}
+    dump = json.dumps([*[deep] * 40, main]).encode()
+    assert len(dump) > DUMP_MAX_BYTES
+
+    short = shortened(dump, 7, 100_000)
+
+    first, *rest = of_py_spy(short, 7)
+    assert len(short) <= 100_000
+    assert first.main
+    assert len(first.frames) == FRAMES_MAX
+    assert first.frames[0] == Frame("/srv/pool.py", 9, "deep")
+    assert 0 < len(rest) < 40
+    assert shortened(b"[" + b"{}," * 6_000_000 + b"{}]", 7) == b""

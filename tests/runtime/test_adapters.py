@@ -111,7 +111,7 @@ print([name for name in ("mlflow", "wandb") if name in sys.modules])
     ("end", "status", "resumable"),
     [
         pytest.param("finished", "FINISHED", "false", marks=pytest.mark.soak),
-        ("failed", "FAILED", "false"),
+        pytest.param("failed", "FAILED", "false", marks=pytest.mark.soak),
         ("preempted", "KILLED", "true"),
         pytest.param("interrupted", "KILLED", "false", marks=pytest.mark.soak),
     ],

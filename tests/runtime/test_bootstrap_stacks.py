@@ -144,6 +144,24 @@ def test_a_forked_child_is_not_harmed(memory_file):
     assert os.lseek(memory_file, 0, os.SEEK_CUR) == 0
 
 
-def test_the_number_is_the_contracts():
-    """The bootstrap imports nothing, so it has the number once more."""
-    assert signal.SIGRTMIN < contract.STACKS_SIGNAL < signal.SIGRTMAX
+def test_another_signal_writes_the_main_thread_alone(memory_file):
+    """Where there are many threads, the first one leaves it out."""
+    run(
+        "import os, threading\n"
+        "event = threading.Event()\n"
+        "def other(): event.wait()\n"
+        "thread = threading.Thread(target=other); thread.start()\n"
+        f"def here(): os.kill(os.getpid(), {contract.MAIN_STACK_SIGNAL})\n"
+        "here(); event.set(); thread.join()\n",
+        memory_file,
+    )
+    written = os.pread(memory_file, os.lseek(memory_file, 0, os.SEEK_CUR), 0)
+
+    assert b"in here\n" in written
+    assert b"in other\n" not in written
+
+
+def test_the_numbers_are_the_contracts():
+    """The bootstrap imports nothing, so it has the numbers once more."""
+    numbers = contract.STACKS_SIGNAL, contract.MAIN_STACK_SIGNAL
+    assert all(signal.SIGRTMIN < number < signal.SIGRTMAX for number in numbers)

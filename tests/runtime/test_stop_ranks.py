@@ -291,7 +291,6 @@ with deferred.defer("a log line"):
     assert [answer["error"] for answer in answers] == ["CollectiveInDefer"] * 2
 
 
-@pytest.mark.soak
 def test_a_check_breaks_no_graph(world):
     """Outside of the compiled step should_stop is unknown to torch.compile."""
     code = """

@@ -112,6 +112,10 @@ each of its Python threads is."""
 STACKS_SIGNAL = 39
 """A real-time signal that glibc and musl leave alone and hardly anybody uses."""
 
+MAIN_STACK_SIGNAL = 40
+"""The next one: for the main thread alone, which faulthandler names last and leaves out
+where there are more than a hundred."""
+
 STACKS_MAX_BYTES = 1 << 20
 STACKS_NAME = "dsup-stacks"
 """What the kernel calls the memory file, by which it is known again."""

@@ -11,7 +11,7 @@ group waits for: it is followed to whoever waits nowhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsup.facts.flight_recorder import WORLD, Call, Group, Trace
@@ -73,6 +73,11 @@ def stuck(traces: Mapping[int, Trace], world_size: int) -> Stuck:
     if told:
         return min(told, key=lambda one: -len(one.waiting))
     return _followed(found)
+
+
+def all_inside(found: Stuck, ranks: Collection[int]) -> bool:
+    """Return whether these ranks are all inside of a collective that none finishes."""
+    return found.kind == "everyone" and bool(ranks) and set(ranks) <= set(found.waiting)
 
 
 def _followed(found: list[Stuck]) -> Stuck:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from dsup.attribution import proof, whereabouts
+from dsup.attribution.collectives import all_inside, stuck
 from dsup.attribution.hang_scene import (
     and_rest,
-    at_place,
+    at_places,
     goes_on,
     gone,
     hung,
@@ -21,9 +22,8 @@ from dsup.attribution.hang_scene import (
     same_twice,
     shown_by,
     verdict_of,
-    whereabouts_of,
 )
-from dsup.attribution.standstill import ASLEEP, FROZEN, Standstill
+from dsup.attribution.standstill import ASLEEP, FROZEN, Standstill, inside
 from dsup.attribution.timeline import Timeline
 from dsup.attribution.wording import others, sentence, subject, was
 from dsup.core.verdict import Certainty, Verdict
@@ -65,7 +65,7 @@ def froze(timeline: Timeline) -> Verdict | None:
     if states != {"t"}:
         text = "stopped by SIGSTOP (state T)"
     it = "it" if len(ranks) == 1 else "they"
-    at = at_place(whereabouts_of(timeline, ranks))
+    at = at_places(timeline, ranks)
     said = f"{subject(ranks, timeline.world_size)} hung{at}: {it} {was(ranks)} {text}"
     return verdict_of(
         timeline, "froze", ranks, "proven", f"{said}{and_rest(timeline, ranks)}"
@@ -75,21 +75,21 @@ def froze(timeline: Timeline) -> Verdict | None:
 def left_others_waiting(timeline: Timeline) -> Verdict | None:
     """Name ranks that had ended with exit 0 while the others still needed them.
 
-    Symptom: exit 0, then no step of anybody else. Where more ranks have left than are
-    there, whoever is there does something that the others never do: ``came_alone``.
+    Symptom: exit 0, and all that are left are inside of a collective, by their stacks
+    or their flight recorders: else nobody waits for whoever has left, which may just
+    have been ready. Where more ranks have left than are there, whoever is there does
+    something that the others never do: ``came_alone``.
     """
     early = gone(timeline)
     left = timeline.world_size - len(early)
     if timeline.hang is None or not early or len(early) > max(left, 1):
         return None
     shown = shown_by(timeline)
-    if _waits_for_another(timeline, shown):
-        return None
     ranks = tuple(a.rank for a in early)
-    them = "it" if len(ranks) == 1 else "them"
-    rest = f"{others(left)} still need{'' if left > 1 else 's'} {them}"
-    if shown.op:
-        rest = f"{others(left)} wait{'' if left > 1 else 's'} in {named(shown.op)}"
+    op = _waits_for_the_gone(timeline, shown, ranks)
+    if not op:
+        return None
+    rest = f"{others(left)} wait{'' if left > 1 else 's'} in {op}"
     return Verdict(
         timeline.attempt,
         "early_exit",
@@ -162,7 +162,7 @@ def slept(timeline: Timeline) -> Verdict | None:
     where = f", {', '.join(functions)}" if functions else ""
     it = "it was" if len(ranks) == 1 else "they were"
     sure: Certainty = "proven" if hang.why == "asleep" else "likely"
-    at = at_place(whereabouts_of(timeline, ranks))
+    at = at_places(timeline, ranks)
     who = f"{subject(ranks, timeline.world_size)} {hung(sure)}{at}"
     text = f"{who}: {it} asleep in the kernel (state D{where})"
     key = " ".join(functions)
@@ -170,12 +170,17 @@ def slept(timeline: Timeline) -> Verdict | None:
     return verdict_of(timeline, "slept", ranks, sure, f"{text}{rest}", key=key)
 
 
-def _waits_for_another(timeline: Timeline, shown: Standstill) -> bool:
-    """Return whether what is left waits for somebody who is there, or for itself."""
-    if shown.kind in {"absent", "mismatch"} and shown.ranks:
-        return True
-    alone = [] if shown.waiting else sorted(shown.where)
-    return any(whereabouts.of_rank(timeline, rank).tells for rank in alone)
+def _waits_for_the_gone(
+    timeline: Timeline, shown: Standstill, ended: tuple[int, ...]
+) -> str:
+    """Return the collective that all that are left are in; empty if they are not."""
+    if shown.kind == "everyone" and inside(shown):
+        return named(shown.op)
+    if shown.kind in {"absent", "mismatch"} and shown.ranks and inside(shown):
+        return ""
+    left = set(range(timeline.world_size)) - set(ended)
+    held = stuck(timeline.traces, timeline.world_size)
+    return f"{held.op} #{held.number}".strip() if all_inside(held, left) else ""
 
 
 def _in_state(timeline: Timeline, states: frozenset[str]) -> tuple[int, ...]:

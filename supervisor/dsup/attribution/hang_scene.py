@@ -6,7 +6,12 @@ from typing import Final
 
 from dsup.attribution import ordered, proof, whereabouts
 from dsup.attribution.accounts import Account, accounts
-from dsup.attribution.standstill import COLLECTIVES, Standstill, standstill
+from dsup.attribution.standstill import (
+    COLLECTIVES,
+    FOREIGN,
+    Standstill,
+    standstill,
+)
 from dsup.attribution.timeline import Hang, Timeline
 from dsup.attribution.whereabouts import Whereabouts
 from dsup.attribution.wording import listed, others, sentence
@@ -14,7 +19,7 @@ from dsup.core.verdict import Certainty, Evidence, Verdict
 from dsup.facts.stacks import Process
 
 DDP: Final = "DistributedDataParallel"
-KNOWN: Final = COLLECTIVES | {DDP}
+KNOWN: Final = COLLECTIVES | FOREIGN | {DDP}
 """What ranks wait in that has a name; anything else is a place in a script."""
 
 PLACES_MAX: Final = 4
@@ -120,13 +125,19 @@ def of_waiting(timeline: Timeline, shown: Standstill) -> tuple[Evidence, ...]:
         Evidence(
             "stack",
             f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks)} "
-            f"{'wait' if len(ranks) > 1 else 'waits'} "
-            f"{f'in {op}, ' if op else ''}at {place}{again}",
+            f"{_waits(ranks, op)} at {place}{again}",
             ranks[0] if len(ranks) == 1 else None,
             timeline.stacks_s,
         )
         for (op, place), ranks in list(by_place.items())[:PLACES_MAX]
     )
+
+
+def _waits(ranks: list[int], op: str) -> str:
+    many = len(ranks) > 1
+    if not op:
+        return "are" if many else "is"
+    return f"{'wait' if many else 'waits'} in {op},"
 
 
 def of_progress(
@@ -162,6 +173,24 @@ def whereabouts_of(timeline: Timeline, ranks: tuple[int, ...]) -> Whereabouts:
 def at_place(at: Whereabouts) -> str:
     """Return `` at dataset.py:88``, a blank before it; nothing if it is not known."""
     return f" {at.said}" if at.said else ""
+
+
+def at_places(timeline: Timeline, ranks: tuple[int, ...]) -> str:
+    """Return where these ranks are, each one where they are not all at one place."""
+    if together(timeline, ranks):
+        return at_place(whereabouts_of(timeline, ranks))
+    known = [(rank, whereabouts.of_rank(timeline, rank)) for rank in ranks]
+    told = [f"rank {rank} {at.said}" for rank, at in known if at.said]
+    more = ", ..." if len(told) > PLACES_MAX else ""
+    return f" ({', '.join(told[:PLACES_MAX])}{more})"
+
+
+def together(timeline: Timeline, ranks: tuple[int, ...]) -> bool:
+    """Return whether these ranks are all at one place.
+
+    Of several that did not come and are at different ones, one may wait for another.
+    """
+    return len({whereabouts.of_rank(timeline, rank).said for rank in ranks}) <= 1
 
 
 def and_rest(timeline: Timeline, ranks: tuple[int, ...]) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 from dsup.attribution import whereabouts
 from dsup.attribution.hang_scene import (
     KNOWN,
-    at_place,
+    at_places,
     duration,
     gone,
     hung,
@@ -23,9 +23,11 @@ from dsup.attribution.hang_scene import (
     named,
     same_twice,
     shown_by,
+    together,
     verdict_of,
     whereabouts_of,
 )
+from dsup.attribution.standstill import is_sure
 from dsup.attribution.timeline import Timeline
 from dsup.attribution.wording import others, subject
 from dsup.core.verdict import Certainty, Verdict
@@ -39,29 +41,24 @@ _MAKES_GROUP: Final = frozenset(
 def called_another(timeline: Timeline) -> Verdict | None:
     """Name the ranks that wait in another collective than most.
 
-    Symptom: every rank waits, and not in the same call. Functions between two ranks
-    (``send``, ``recv``) are no sign: they differ by nature. The same function called at
-    another line is a guess: a script may call it in either branch.
+    Symptom: every rank waits, and not in the same function. Those between two ranks
+    (``send``, ``recv``) are no sign: they differ by nature. Nor is the same function
+    called at another line: a script may call it in either branch.
     """
     shown = shown_by(timeline)
     if timeline.hang is None or shown.kind != "mismatch":
         return None
     ops = {rank: at.waits_in for rank, at in shown.where.items()}
-    differ = len(set(ops.values())) > 1
     sure: Certainty = "proven" if same_twice(timeline, shown) else "likely"
-    sure = sure if differ and shown.ranks else "guess"
-    calls = {
-        rank: named(ops[rank]) if differ else f"{ops[rank]} at {line_of(at.place)}"
-        for rank, at in shown.where.items()
-    }
+    sure = sure if shown.ranks else "guess"
+    calls = {rank: named(op) for rank, op in ops.items()}
     odd = shown.ranks
     if not odd:
         each = (f"rank {rank} {calls[rank]}" for rank in sorted(calls)[:4])
         text = f"The ranks wait in different collectives: {', '.join(each)}"
     else:
         usual = next(calls[rank] for rank in shown.waiting if rank not in odd)
-        verb = "may have called" if sure == "guess" else "called"
-        verb = "likely called" if sure == "likely" else verb
+        verb = "likely called" if sure == "likely" else "called"
         rest = others(len(shown.waiting) - len(odd))
         text = f"{subject(odd)} {verb} {calls[odd[0]]} where {rest} called {usual}"
     return verdict_of(
@@ -79,7 +76,9 @@ def never_came(timeline: Timeline) -> Verdict | None:
     """Name the ranks that did not come where all others wait.
 
     Symptom: the others are inside a collective, or at the one line where nearly all
-    are (what is waited for below it is C++, which no Python stack shows).
+    are (what is waited for below it is C++, which no Python stack shows): the latter is
+    a guess, for they may hang there themselves. Of several ranks at different places
+    one may wait for another, so they are likely at most.
     """
     shown = shown_by(timeline)
     if timeline.hang is None or shown.kind != "absent" or not shown.waiting:
@@ -87,18 +86,24 @@ def never_came(timeline: Timeline) -> Verdict | None:
     ranks, many = shown.ranks, len(shown.waiting)
     at = whereabouts_of(timeline, ranks)
     sure: Certainty = "proven" if same_twice(timeline, shown) else "likely"
-    sure = sure if at.sure else "likely"
+    clear = at.sure and is_sure(shown) and together(timeline, ranks)
+    sure = sure if clear else "likely"
     sure = sure if len(ranks) == 1 or len(ranks) < many else "guess"
     rest, wait = others(many), "wait" if many > 1 else "waits"
     collective = shown.op in KNOWN
+    sure = sure if collective else "guess"
     before = f" before {named(shown.op)}" if collective else ""
     before = f",{before}" if at.said and before else before
     there = "for it there" if len(ranks) == 1 else "for them there"
-    there = there if collective else f"at {line_of(shown.op)}"
-    who = f"{subject(ranks)} {hung(sure)}{at_place(at)}{before}"
-    text = f"{who}; {rest} {wait} {there}"
+    there = f"{wait} {there}" if collective else _are(many, shown.op)
+    who = f"{subject(ranks)} {hung(sure)}{at_places(timeline, ranks)}{before}"
+    text = f"{who}; {rest} {there}"
     key = f"{shown.op if collective else ''} {at.key}".strip()
     return verdict_of(timeline, "never_came", ranks, sure, text, key=key)
+
+
+def _are(many: int, place: str) -> str:
+    return f"{'are' if many > 1 else 'is'} at {line_of(place)}"
 
 
 def came_alone(timeline: Timeline) -> Verdict | None:
@@ -118,7 +123,7 @@ def came_alone(timeline: Timeline) -> Verdict | None:
         return None
     (rank,) = shown.waiting
     sure: Certainty = "likely" if ended + 1 == timeline.world_size else "guess"
-    sure = "likely" if same_twice(timeline, shown) else sure
+    sure = "likely" if same_twice(timeline, shown) and is_sure(shown) else sure
     rest = timeline.world_size - 1
     do = "have ended" if ended == rest else "are elsewhere"
     do = do if rest > 1 else do.replace("have", "has").replace("are", "is")
@@ -145,10 +150,12 @@ def nobody_is_missing(timeline: Timeline) -> Verdict | None:
     many = len(shown.waiting)
     first = _is_first(timeline, shown.op)
     known = shown.op in KNOWN
-    where = f"in {named(shown.op)}" if known else f"at {line_of(shown.op)}"
-    where = f"in {shown.op}" if ", " in shown.op else where
+    if gone(timeline) and not known:
+        return None  # they are at one line, and nothing says that they wait
+    where = f"wait in {named(shown.op)}" if known else _are(many, shown.op)
+    where = f"wait in {shown.op}" if ", " in shown.op else where
     who = f"All {many} ranks" if many == timeline.world_size else subject(shown.waiting)
-    text = f"{who} wait {where}, and none is missing"
+    text = f"{who} {where}, and none is missing"
     if first and known:
         text = f"{text}: likely the network between them does not work"
     elif known:
@@ -163,13 +170,15 @@ def made_no_step(timeline: Timeline) -> Verdict | None:
     """Name the ranks that outlasted their limit, where nobody waits for them.
 
     Symptom: no step, and stacks that show no collective, or no stacks. Where all
-    ranks are so, none is named; a rank that is alone in the world always is.
+    ranks are so, none is named; a rank that is alone in the world always is. Whoever
+    is left where others have ended may have been about to end as well: a guess.
     """
     hang = timeline.hang
     if hang is None:
         return None
     size = timeline.world_size
-    ranks = tuple(sorted(set(hang.ranks)))
+    ended = {a.rank for a in gone(timeline)}
+    ranks = tuple(sorted(set(hang.ranks) - ended))
     ranks = ranks if size == 1 or len(ranks) < size else ()
     waited = duration(hang.at_s - hang.since_s)
     if not ranks:
@@ -181,11 +190,12 @@ def made_no_step(timeline: Timeline) -> Verdict | None:
     once = whereabouts.process_of(timeline.stacks_before, ranks[0])
     now = whereabouts.process_of(timeline.stacks, ranks[0])
     still = once and now and once.main and _own(once) == _own(now)
-    sure: Certainty = "likely" if len(ranks) == 1 else "guess"
+    sure: Certainty = "likely" if len(ranks) == 1 and not ended else "guess"
     sure = "proven" if still and size == 1 and at.sure else sure
     it = "it" if len(ranks) == 1 else "they"
     what = "made no step" if timeline.beats else "showed no progress"
-    text = f"{subject(ranks)} {hung(sure)}{at_place(at)}: {it} {what} for {waited}"
+    where = at_places(timeline, ranks)
+    text = f"{subject(ranks)} {hung(sure)}{where}: {it} {what} for {waited}"
     return verdict_of(timeline, "made_no_step", ranks, sure, text, key=at.key)
 
 

@@ -12,11 +12,11 @@ from typing import Final
 from dsup.attribution import whereabouts
 from dsup.attribution.collectives import Stuck, stuck
 from dsup.attribution.hang_scene import (
-    at_place,
+    at_places,
     hung,
     shown_by,
+    together,
     verdict_of,
-    whereabouts_of,
 )
 from dsup.attribution.timeline import Timeline
 from dsup.attribution.wording import others, subject
@@ -40,8 +40,8 @@ def called_out_of_order(timeline: Timeline) -> Verdict | None:
     if found.silent and (found.kind in _NAMELESS or not found.ranks):
         return None  # whoever gave no trace may be the one that is missing
     sure = _certainty(timeline, found)
-    at = whereabouts_of(timeline, found.ranks)
-    text = told(found, timeline.world_size, sure, at_place(at))
+    at = at_places(timeline, found.ranks) if found.ranks else ""
+    text = told(found, timeline.world_size, sure, at)
     return verdict_of(
         timeline,
         "called_out_of_order",
@@ -62,6 +62,8 @@ def _certainty(timeline: Timeline, found: Stuck) -> Certainty:
     twice = same == (found.kind, found.ranks, found.group, found.number)
     agree = shown.kind == found.kind and shown.ranks == found.ranks
     sure = whereabouts.of_rank(timeline, found.ranks[0]).sure
+    if found.kind == "absent":
+        sure = sure and together(timeline, found.ranks)
     return "proven" if (twice or agree) and sure and not found.silent else "likely"
 
 

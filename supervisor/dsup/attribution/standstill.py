@@ -2,8 +2,9 @@
 
 A collective returns only when every rank has come, so where one waits the question is
 never who waits but who does not. What tells it are the stacks of all ranks at one
-moment: the waiting ones are inside the communication library, or at the one place where
-nearly all are; whoever is elsewhere has not come.
+moment: the waiting ones are inside the communication library; whoever is elsewhere has
+not come. Where no stack shows a collective, the one place where nearly all are may be
+where they wait, or where they all hang: that is a guess, and nobody is ended for it.
 
 Where one rank alone is in a collective it is the other way round: nobody else will
 come, and the one that waits took a branch of its own.
@@ -12,7 +13,7 @@ come, and the one that waits took a branch of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsup.facts.stacks import Frame, Process
@@ -61,11 +62,16 @@ class Standstill(NamedTuple):
     where: Mapping[int, Where] = {}
 
 
+GUILTY: Final = ("absent", "alone", "mismatch")
+"""Kinds that may name a cause."""
+
 FROZEN: Final = frozenset("Tt")
 ASLEEP: Final = "D"
 
 COLLECTIVES: Final = frozenset(
     [
+        "_all_gather_base",
+        "_reduce_scatter_base",
         "all_gather",
         "all_gather_coalesced",
         "all_gather_into_tensor",
@@ -93,15 +99,40 @@ COLLECTIVES: Final = frozenset(
         "new_group",
         "destroy_process_group",
         "_store_based_barrier",
+        "batch_isend_irecv",
+        "wait_tensor",
     ]
 )
 """Functions of ``torch.distributed`` that return when the others have come."""
 
+FOREIGN: Final = frozenset(
+    ["allgather", "allreduce", "alltoall", "meet", "synchronize"]
+)
+"""Those of Horovod, and of dsup's own drill, that have other names."""
+
 PEER_TO_PEER: Final = frozenset({"irecv", "isend", "recv", "send"})
 """One rank's counterpart is another function here: that they differ means nothing."""
 
-_DISTRIBUTED: Final = "/torch/distributed/"
-_BARRIERS: Final = "/dsup_runtime/barriers.py"
+_DISTRIBUTED: Final = ("/torch/distributed/", "/deepspeed/comm/")
+_HOROVOD: Final = "/horovod/"
+_TORCH: Final = "/torch/"
+_ON_DEVICE: Final = frozenset(
+    ["cpu", "item", "numpy", "synchronize", "tolist", "wait", "wait_event"]
+)
+_DEVICES: Final = (
+    "/torch/_tensor.py",
+    "/torch/accelerator/",
+    "/torch/cuda/",
+    "/torch/futures/",
+    "/torch/xpu/",
+    "/torch_npu/",
+)
+"""Where functions are that may return only when a device has done its collectives."""
+
+ON_DEVICE: Final = "waits for its device"
+_OWN: Final = ("/dsup_runtime/barriers.py", "/job/group.py")
+"""Where the runtime's ranks meet, and those of a drill, whose job is copied."""
+
 _DDP: Final = "/torch/nn/parallel/distributed.py"
 FEW_PART: Final = 3
 """Where no stack shows a collective, at most a third of the ranks may be elsewhere."""
@@ -134,7 +165,7 @@ def standstill(processes: Mapping[int, Process], world_size: int) -> Standstill:
     seen = {rank: at for rank, at in seen.items() if at.inner}
     frozen = {rank for rank, one in processes.items() if one.state in FROZEN}
     still = frozen | {rank for rank, one in processes.items() if one.state == ASLEEP}
-    waiting = _waiting(seen) - frozen
+    waiting = _waiting(seen, frozen) - frozen
     away = tuple(rank for rank in sorted(processes) if rank not in waiting)
     unseen = [rank for rank in processes if rank not in seen and rank not in still]
     if len(processes) < world_size or unseen:
@@ -152,6 +183,29 @@ def standstill(processes: Mapping[int, Process], world_size: int) -> Standstill:
     if len(waiting) == 1 and len(away) > 1 and not frozen:
         return Standstill("alone", told, told, op, seen)
     return Standstill("absent", away, told, op, seen)
+
+
+def inside(shown: Standstill) -> bool:
+    """Return whether all that wait are inside of a collective that is known as one."""
+    waiting = [shown.where[rank] for rank in shown.waiting if rank in shown.where]
+    return bool(waiting) and all(at.waits_in for at in waiting)
+
+
+def is_sure(shown: Standstill) -> bool:
+    """Return whether who is named is the one to blame, as far as stacks can tell.
+
+    Those that wait must be inside of a collective, and nobody else may wait for a
+    device, which may be in a collective itself. A frozen rank cannot come.
+    """
+    if shown.kind == "absent" and not shown.waiting:
+        return True
+    rest = [at for rank, at in shown.where.items() if rank not in shown.waiting]
+    return inside(shown) and all(at.how != ON_DEVICE for at in rest)
+
+
+def to_blame(shown: Standstill) -> tuple[int, ...]:
+    """Return the ranks that stacks show to be the cause; none where that is a guess."""
+    return shown.ranks if shown.kind in GUILTY and is_sure(shown) else ()
 
 
 def _despite(
@@ -175,33 +229,37 @@ def _op(waiting: tuple[int, ...], seen: Mapping[int, Where]) -> str:
     return ops.most_common(1)[0][0]
 
 
-def _waiting(seen: Mapping[int, Where]) -> set[int]:
+def _waiting(seen: Mapping[int, Where], frozen: Collection[int]) -> set[int]:
     """Return the ranks that wait: in a collective, or where nearly all are.
 
     A collective that was begun before and is waited for (``work.wait()``, a backward
-    pass) is C++ below a line of the user's own: that a rank waits there shows only by
-    the others being at the same line.
+    pass) is C++ below a line of the user's own: that a rank waits there may show by the
+    others being at the same line. It does not where a rank is frozen, which explains
+    itself, or where whoever is elsewhere may wait for its device.
     """
-    inside = {rank for rank, at in seen.items() if at.waits_in}
-    if inside:
-        return inside
+    called = {rank for rank, at in seen.items() if at.waits_in}
+    if called or frozen:
+        return called
     places = Counter(at.inner for at in seen.values())
     place, many = places.most_common(1)[0] if places else ("", 0)
     enough = many >= max(2, len(seen) - len(seen) // FEW_PART) and many < len(seen)
-    return {rank for rank, at in seen.items() if at.inner == place} if enough else set()
+    there = {rank for rank, at in seen.items() if at.inner == place}
+    on_device = [at.how == ON_DEVICE for r, at in seen.items() if r not in there]
+    return there if enough and not any(on_device) else set()
 
 
 def _all_wait(seen: Mapping[int, Where]) -> Standstill:
-    """Return whether all wait in the same collective, called at the same line."""
-    calls = Counter((at.waits_in, at.place) for at in seen.values())
-    told = tuple(sorted(seen))
-    ops = sorted({op for op, _ in calls})
-    if len(calls) == 1 or PEER_TO_PEER.intersection(ops):
+    """Return whether all wait in the same collective, at whatever lines.
+
+    A script may call the same one in either branch: that the lines differ is no sign.
+    """
+    calls = Counter(at.waits_in for at in seen.values())
+    told, ops = tuple(sorted(seen)), sorted(calls)
+    if len(ops) == 1 or PEER_TO_PEER.intersection(ops):
         return Standstill("everyone", (), told, ", ".join(ops), seen)
     (usual, many), (_, second) = calls.most_common(2)
-    odd = tuple(r for r in told if (seen[r].waits_in, seen[r].place) != usual)
-    guilty = odd if many > second else ()
-    return Standstill("mismatch", guilty, told, usual[0], seen)
+    odd = tuple(rank for rank in told if seen[rank].waits_in != usual)
+    return Standstill("mismatch", odd if many > second else (), told, usual, seen)
 
 
 def _nobody_waits(
@@ -221,14 +279,37 @@ def _nobody_waits(
 
 
 def _waits_in(frames: tuple[Frame, ...]) -> str:
-    """Return the outermost function of torch.distributed's that a rank is inside of."""
-    calls = [frame.function for frame in frames if _DISTRIBUTED in frame.file]
-    known = [name for name in calls if name in COLLECTIVES]
+    """Return the outermost collective that a rank is inside of.
+
+    Code of the user's own that a collective calls, as where an object is pickled, has
+    not entered it yet: only what is below that code counts.
+    """
+    inner = _below_own(frames)
+    known = [name for frame in inner if (name := _collective(frame))]
     if known:
         return known[-1]
-    if any(f.file.endswith(_BARRIERS) and f.function == "barrier" for f in frames):
-        return "barrier"
     return "DistributedDataParallel" if frames[0].file.endswith(_DDP) else ""
+
+
+def _collective(frame: Frame) -> str:
+    name = frame.function
+    if any(part in frame.file for part in _DISTRIBUTED):
+        return name if name in COLLECTIVES else ""
+    if frame.file.endswith(_OWN):
+        return name if name in {"barrier", "meet"} else ""
+    return name if _HOROVOD in frame.file and name in FOREIGN | COLLECTIVES else ""
+
+
+def _below_own(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Return the innermost calls, down from the last one of the user's own code."""
+    own = (n for n, frame in enumerate(frames) if not _is_foreign(frame))
+    return frames[: next(own, len(frames))]
+
+
+def _is_foreign(frame: Frame) -> bool:
+    """Return whether it is a library's call; torch may lie anywhere, built by hand."""
+    library = is_library(frame) or frame.file.endswith(_OWN)
+    return library or any(part in frame.file for part in (_TORCH, _HOROVOD))
 
 
 def _how(frames: tuple[Frame, ...], process: Process) -> str:
@@ -242,9 +323,16 @@ def _how(frames: tuple[Frame, ...], process: Process) -> str:
         )
     if any(f.file.endswith(_LOADER) for f in frames):
         return "waits for its DataLoader"
+    if any(_on_device(frame) for frame in _below_own(frames)):
+        return ON_DEVICE
     if frames[0].file.endswith("/threading.py") or frames[0].function in _LOCKS:
         return "waits for a lock"
     return ""
+
+
+def _on_device(frame: Frame) -> bool:
+    known = any(part in frame.file for part in _DEVICES)
+    return known and frame.function in _ON_DEVICE
 
 
 def is_library(frame: Frame) -> bool:

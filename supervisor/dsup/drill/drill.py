@@ -20,6 +20,7 @@ from dsup.drill.scenarios import Scenario
 from dsup.linux.libc import become_subreaper
 
 _AT_ONCE: Final = 2
+_REMOVALS: Final = 5
 
 
 class Asked(NamedTuple):
@@ -107,9 +108,18 @@ def _played(scenario: Scenario, asked: Asked, place: Place) -> Result:
             place.forget_groups()
     kept = asked.keep or (result.outcome == "failed" and not _was_abandoned(result))
     if not kept:
-        shutil.rmtree(place.home, ignore_errors=True)
+        _remove(place)
     took_s = time.monotonic() - began_s
     return result._replace(home=place.home if kept else "", took_s=took_s)
+
+
+def _remove(place: Place) -> None:
+    """Remove a place; a last process that was just being made may still write there."""
+    for _ in range(_REMOVALS):
+        shutil.rmtree(place.home, ignore_errors=True)
+        if not os.path.lexists(place.home):
+            return
+        place.clear()
 
 
 def _was_abandoned(result: Result) -> bool:

@@ -23,7 +23,7 @@ from dsup.linux import proc, tree
 T = TypeVar("T")
 
 _LOOK_S: Final = 0.01
-_CLEAR_S: Final = 10.0
+_CLEAR_S: Final = 30.0
 _NOT_OURS: Final = ("DSUP_", "PET_", "TORCHELASTIC_", "MASTER_", "PYTHON_EXEC")
 _NOT_FOR_A_JOB: Final = frozenset(
     ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "INVOCATION_ID", "RANK")

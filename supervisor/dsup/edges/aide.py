@@ -141,6 +141,8 @@ def _fork(work: Callable[[], bytes], kept: Collection[int]) -> tuple[int, int]:
         try:
             drop_descriptors((to_answer, *kept))
             os.write(to_answer, work()[:ANSWER_MAX_BYTES])
+            # A thread of it that cannot be ended would keep the answer open.
+            os.close(to_answer)
             code = 0
         finally:
             # Whatever went wrong, the silence says so; nothing of the agent's may run.

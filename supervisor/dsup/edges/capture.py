@@ -23,10 +23,26 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from dsup.attribution.collectives import stuck
-from dsup.attribution.standstill import Standstill, standstill
+from dsup.attribution.collectives import all_inside, stuck
+from dsup.attribution.standstill import (
+    GUILTY,
+    Standstill,
+    inside,
+    is_sure,
+    standstill,
+    to_blame,
+)
 from dsup.core.printable import printable
-from dsup.facts import flight_recorder, flight_text
+from dsup.facts import flight_recorder, flight_text, stacks
+from dsup.facts.captured import (
+    FACTS_MAX_BYTES,
+    TEXTS_MAX_BYTES,
+    TRACES_MAX_BYTES,
+    Found,
+    cut_text,
+    decode,
+    records,
+)
 from dsup.facts.stack_text import header, thread_lines
 from dsup.facts.stacks import Form, Process, Taken, decode_processes, encode_process
 from dsup.linux import alarm, proc, recorder_pipe, spy, stack_signal
@@ -56,12 +72,8 @@ HELPERS_MAX: Final = 64
 ABSENT_HELPERS_MAX: Final = 4
 """So many helpers of a rank that did not come are read if nothing is ended for it."""
 
-FILE_MAX_BYTES: Final = 16 * 1024 * 1024
-"""What all captures of an attempt may hold; later ones keep no text."""
-
 _NICE: Final = 5
 _FROZEN_OR_ASLEEP: Final = frozenset("TtD")
-_GUILTY: Final = ("absent", "alone", "mismatch")
 
 
 class Order(NamedTuple):
@@ -90,32 +102,13 @@ class Order(NamedTuple):
     recorders: tuple[recorder_pipe.Recorder, ...] = ()
 
 
-class Found(NamedTuple):
-    """What a capture has shown.
-
-    Attributes:
-        ranks: who did not come where the others wait.
-        op: the collective that they wait in.
-        place: where the first of ``ranks`` is.
-        facts: where in the file the records of ``encode_process`` are: start, length.
-        texts: where the text of each rank is: rank, start, length.
-        traces: where what ``flight_recorder.encode`` has made is: start, length.
-    """
-
-    ranks: tuple[int, ...] = ()
-    op: str = ""
-    place: str = ""
-    facts: tuple[int, int] = (0, 0)
-    texts: tuple[tuple[int, int, int], ...] = ()
-    traces: tuple[int, int] = (0, 0)
-
-
 def work(order: Order) -> bytes:
     """Take the stacks, keep them in the file; return the answer for ``decode``."""
     with contextlib.suppress(OSError):
         os.nice(_NICE)  # the ranks, and the agent, go first
     at_s = time.monotonic()
-    asked = recorder_pipe.Asked(order.recorders)
+    most = flight_recorder.DUMP_MAX_BYTES
+    asked = recorder_pipe.Answers(order.recorders, order.until_s, most)
     kin = {one.rank: _family(one.pid) for one in order.targets}
     read = {} if order.final else dict(_read(order, at_s))
     patience_s = FINAL_ANSWER_S if order.final else ANSWER_S
@@ -127,22 +120,13 @@ def work(order: Order) -> bytes:
         for one in order.targets
     }
     traces = _traces(order, at_s, asked, taken)
-    shown = _standstill(order, taken, traces)
+    shown, blamed = _standstill(order, taken, traces)
     helpers = list(_helpers(order, at_s, kin, taken, shown))
-    return json.dumps(_keep(order, taken, helpers, shown, traces)._asdict()).encode()
-
-
-def decode(answer: bytes) -> Found:
-    """Return what ``work`` has answered; nothing where it gave no answer."""
-    try:
-        fields = json.loads(answer)
-    except ValueError:
-        return Found()
-    texts = tuple((int(r), int(start), int(n)) for r, start, n in fields["texts"])
-    start, length = fields["facts"]
-    ranks = tuple(map(int, fields["ranks"]))
-    told = ranks, fields["op"], fields["place"]
-    return Found(*told, (start, length), texts, tuple(fields.get("traces", (0, 0))))
+    first = shown.where.get(blamed[0]) if blamed else None
+    place = first.place if first else ""
+    kept = _keep(order, taken, helpers, traces)
+    found = kept._replace(ranks=blamed, op=shown.op, place=place)
+    return json.dumps(found._asdict()).encode()
 
 
 def _family(pid: int) -> list[int]:
@@ -163,10 +147,15 @@ def _rank(
     one: Target, order: Order, at_s: float, told: tuple[int, bytes] | None
 ) -> Taken:
     """Return the stacks of a rank's own process, from itself or from outside."""
-    if told is not None:
-        pid, dump = told
-        return Taken(at_s, _about(one.rank, pid), "faulthandler", dump)
-    return _from_outside(order, at_s, _about(one.rank, one.pid))
+    if told is None:
+        return _from_outside(order, at_s, _about(one.rank, one.pid))
+    pid, dump = told
+    about = _about(one.rank, pid)
+    own = Taken(at_s, about, "faulthandler", stacks.main_first(dump))
+    if stack_signal.has_main(dump):
+        return own
+    seen = _from_outside(order, at_s, about)
+    return seen if seen.form else own
 
 
 def _from_outside(order: Order, at_s: float, about: Process) -> Taken:
@@ -176,8 +165,11 @@ def _from_outside(order: Order, at_s: float, about: Process) -> Taken:
     if left_s <= 0:
         return Taken(at_s, about._replace(missing="there was no time left"), "")
     dump, why_not = spy.dump(order.spy, about.pid, left_s)
-    form: Form = "py-spy" if dump else ""
-    return Taken(at_s, about._replace(missing=why_not), form, dump)
+    dump = stacks.shortened(dump, about.pid)
+    seen = stacks.of_py_spy(dump, about.pid)
+    why_not = why_not or ("" if seen else f"what {spy.NAME} says cannot be read")
+    form: Form = "py-spy" if seen else ""
+    return Taken(at_s, about._replace(missing=why_not), form, dump if seen else b"")
 
 
 def _about(rank: int, pid: int, *, helper: bool = False) -> Process:
@@ -187,23 +179,24 @@ def _about(rank: int, pid: int, *, helper: bool = False) -> Process:
 
 
 def _traces(
-    order: Order, at_s: float, asked: recorder_pipe.Asked, taken: Mapping[int, Taken]
+    order: Order, at_s: float, asked: recorder_pipe.Answers, taken: Mapping[int, Taken]
 ) -> dict[int, flight_recorder.Trace]:
     """Return the traces of ranks that give one; who cannot run is not awaited."""
-    deaf = {rank for rank, one in taken.items() if one.about.state in DEAF}
+    asked.deaf |= {rank for rank, one in taken.items() if one.about.state in DEAF}
     found: dict[int, flight_recorder.Trace] = {}
 
-    def whole(rank: int, dump: bytes) -> bool:
+    def look(rank: int, dump: bytes) -> None:
         trace = flight_recorder.of_dump(dump, rank, at_s)
         found.update({rank: trace} if trace else {})
-        return trace is not None
+
+    def whole(rank: int, dump: bytes) -> bool:
+        # To decode one may take long, and the stacks must not be lost over it.
+        alarm.cut_at(order.until_s, lambda: look(rank, dump))
+        return rank in found
 
     patience_s = FINAL_RECORDER_S if order.final else RECORDER_S
     until_s = max(at_s + patience_s, time.monotonic() + RECORDER_LEAST_S)
-    until_s = min(until_s, order.until_s)
-    most = flight_recorder.DUMP_MAX_BYTES
-    # To decode one may take long, too, and the stacks must not be lost over it.
-    alarm.cut_at(order.until_s, lambda: asked.dumps(deaf, until_s, most, whole))
+    asked.take(min(until_s, order.until_s), whole)
     return found
 
 
@@ -211,23 +204,29 @@ def _standstill(
     order: Order,
     taken: Mapping[int, Taken],
     traces: Mapping[int, flight_recorder.Trace],
-) -> Standstill:
-    """Return who did not come; where all that run wait, those that have ended.
+) -> tuple[Standstill, tuple[int, ...]]:
+    """Return who did not come, and who of them is to blame for sure.
 
-    Where stacks name nobody, for a device works behind them, recorders may.
+    Where all that run are inside of a collective, it is those that have ended. Where
+    stacks name nobody, for a device works behind them, recorders may.
     """
     (seen,) = decode_processes(b"".join(map(encode_process, taken.values()))) or (None,)
     processes = {one.rank: one for one in seen.processes} if seen else {}
     shown = standstill(processes, len(order.targets))
-    if shown.kind == "everyone" and order.exited:
-        return shown._replace(kind="absent", ranks=order.exited)
     held = stuck(traces, len(order.targets) + len(order.exited))
-    if held.kind not in _GUILTY or not held.ranks or held.silent:
-        return shown
     op = f"{held.op} #{held.number}".strip()
-    if shown.kind in _GUILTY:
-        return shown._replace(op=op) if shown.ranks == held.ranks else shown
-    return Standstill(held.kind, held.ranks, held.waiting, op, shown.where)
+    gone = shown._replace(kind="absent", ranks=order.exited)
+    if order.exited and shown.kind == "everyone" and inside(shown):
+        return gone, order.exited
+    if order.exited and all_inside(held, [one.rank for one in order.targets]):
+        return gone._replace(waiting=held.waiting, op=op), order.exited
+    if held.kind not in GUILTY or not held.ranks or held.silent:
+        return shown, to_blame(shown)
+    if shown.kind in GUILTY and is_sure(shown):
+        same = shown.ranks == held.ranks
+        return (shown._replace(op=op) if same else shown), shown.ranks
+    known = Standstill(held.kind, held.ranks, held.waiting, op, shown.where)
+    return known, held.ranks
 
 
 def _helpers(
@@ -253,27 +252,46 @@ def _keep(
     order: Order,
     taken: Mapping[int, Taken],
     helpers: Collection[Taken],
-    shown: Standstill,
     traces: Mapping[int, flight_recorder.Trace],
 ) -> Found:
-    """Write everything into the file; return where it is, and what it shows."""
-    facts = b"".join(map(encode_process, (*taken.values(), *helpers)))
-    end = order.start + _write(order.out, facts, order.start)
-    kept = end, _write(order.out, flight_recorder.encode(traces.values()), end)
-    end = sum(kept)
-    texts = []
+    """Write everything into the file, the texts first; return where it is.
+
+    A process of a rank whose text found no room is no fact either: what a verdict says
+    of it could not be looked up.
+    """
+    texts = tuple(_texts(order, taken, helpers, traces))
+    told = {rank for rank, _, _ in texts}
+    own = [one for rank, one in taken.items() if rank in told]
+    more = [one for one in helpers if one.about.rank in told]
+    facts = records(own, more)
+    facts_at = order.start + TEXTS_MAX_BYTES
+    traces_at = facts_at + FACTS_MAX_BYTES
+    share = TRACES_MAX_BYTES // max(len(traces), 1)
+    encoded = flight_recorder.encode(
+        traces.values(), min(share, flight_recorder.ENCODED_MAX_BYTES)
+    )
+    return Found(
+        facts=(facts_at, _write(order.out, facts, facts_at)),
+        texts=texts,
+        traces=(traces_at, _write(order.out, encoded, traces_at)),
+    )
+
+
+def _texts(
+    order: Order,
+    taken: Mapping[int, Taken],
+    helpers: Collection[Taken],
+    traces: Mapping[int, flight_recorder.Trace],
+) -> Iterator[tuple[int, int, int]]:
+    """Write the text of each rank; yield where each is that could be written."""
+    at, share = order.start, TEXTS_MAX_BYTES // max(len(taken), 1)
     for rank, own in taken.items():
-        if end - order.start > FILE_MAX_BYTES or order.start > FILE_MAX_BYTES:
-            break
         parts = [own, *(one for one in helpers if one.about.rank == rank)]
-        length = _write(order.out, _text(parts, traces.get(rank)), end)
-        texts.append((rank, end, length))
-        end += length
-    ranks = shown.ranks if shown.kind in _GUILTY else ()
-    first = shown.where.get(ranks[0]) if ranks else None
-    place = first.place if first else ""
-    where = order.start, len(facts)
-    return Found(ranks, shown.op, place, where, tuple(texts), kept)
+        text = cut_text(_text(parts, traces.get(rank)), share)
+        length = _write(order.out, text, at)
+        if length == len(text):
+            yield rank, at, length
+        at += length
 
 
 def _write(fd: int, data: bytes, at: int) -> int:

@@ -119,7 +119,7 @@ def delegation(main: int = 0, root: str = "", *, trusted: bool = False) -> Deleg
         root: stands for ``/`` wherever a path is read.
         trusted: the user says that it was handed over.
     """
-    from dsup.linux import cgroup, divided
+    from dsup.linux import cgroup, divided, proc
 
     told = cgroup.membership(os.getpid(), root)
     found = cgroup.home("", told, cgroup.mounts(root))
@@ -130,7 +130,7 @@ def delegation(main: int = 0, root: str = "", *, trusted: bool = False) -> Deleg
     reason = _refusal(directory, given=given, main=main or os.getpid())
     if reason:
         return Delegation(reason=reason)
-    there = divided.read_bytes(f"{directory}/cgroup.controllers").decode().split()
+    there = proc.read_bytes(f"{directory}/cgroup.controllers").decode().split()
     counted = tuple(name for name in divided.CONTROLLERS if name in there)
     return Delegation(directory, controllers=counted)
 

@@ -1,7 +1,8 @@
 """The stacks of one rank, asked for from outside of the run, without py-spy.
 
-The rank writes them into the memory file that its agent gave it, at the same signal.
-Where the file's end is can be seen and not changed: that is for the agent.
+The rank writes them into the memory file that its agent gave it, at the same signals,
+on from where the last ones end. The agent begins anew at each capture; where it has
+none to take, the file is rewound here before it is full.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import signal
 import time
 from typing import Final
 
-from dsup.linux import proc
+from dsup.linux import libc, proc
+from dsup.linux.stack_signal import DEAF, has_main, is_whole
 from dsup_runtime import contract
 
 _LOOK_S: Final = 0.01
 _LINK: Final = f"/memfd:{contract.STACKS_NAME} (deleted)"
-_MAIN: Final = b"Current thread"
-_DEAF: Final = frozenset("TtDZX")
+_ROOM_BYTES: Final = contract.STACKS_MAX_BYTES // 2
+"""From here on it is begun anew."""
+
+_FULL_BYTES: Final = contract.STACKS_MAX_BYTES - 4096
+_PIDFD_GETFD: Final = 438
+"""The number of the system call, the same on every architecture."""
 
 
 def ask(pid: int, number: int, timeout_s: float) -> bytes:
@@ -28,23 +34,36 @@ def ask(pid: int, number: int, timeout_s: float) -> bytes:
         number: where it has its memory file.
         timeout_s: how long it may take.
     """
-    path = f"/proc/{pid}/fd/{number}"
+    until_s = time.monotonic() + timeout_s
     try:
-        with open(path, "rb") as file, open(os.pidfd_open(pid)) as process:
-            if os.readlink(path) != _LINK or not _hears(pid):
+        with open(f"/proc/{pid}/fd/{number}", "rb") as file:
+            if os.readlink(f"/proc/{pid}/fd/{number}") != _LINK:
                 return b""
-            start = _position(pid, number)
-            signal.pidfd_send_signal(process.fileno(), contract.STACKS_SIGNAL)
-            until_s = time.monotonic() + timeout_s
-            return _written(file.fileno(), (pid, number), start, until_s)
+            asked = file.fileno(), pid, number, until_s
+            dump = _told(contract.STACKS_SIGNAL, *asked)
+            if not dump or has_main(dump):
+                return dump
+            return _told(contract.MAIN_STACK_SIGNAL, *asked) + dump
     except OSError:
         return b""
 
 
-def _hears(pid: int) -> bool:
+def _told(signum: int, fd: int, pid: int, number: int, until_s: float) -> bytes:
+    """Return what a rank writes at a signal; nothing if it does not take it."""
+    with open(os.pidfd_open(pid)) as process:
+        if not _hears(pid, signum):
+            return b""
+        if _position(pid, number) > _ROOM_BYTES:
+            _rewind(process.fileno(), number)
+        start = _position(pid, number)
+        signal.pidfd_send_signal(process.fileno(), signum)
+        return _written(fd, (pid, number), start, until_s)
+
+
+def _hears(pid: int, signum: int) -> bool:
     found = proc.stat(pid)
-    ready = found is not None and found.state not in _DEAF
-    return ready and proc.takes(pid, contract.STACKS_SIGNAL)
+    ready = found is not None and found.state not in DEAF
+    return ready and proc.takes(pid, signum)
 
 
 def _written(fd: int, whose: tuple[int, int], start: int, until_s: float) -> bytes:
@@ -55,7 +74,7 @@ def _written(fd: int, whose: tuple[int, int], start: int, until_s: float) -> byt
         end = min(_position(*whose), contract.STACKS_MAX_BYTES)
         if start < end == before:
             dump = os.pread(fd, end - start, start)
-            if _MAIN in dump:
+            if is_whole(dump, _FULL_BYTES - start):
                 return dump
         before = end
     return b""
@@ -65,3 +84,15 @@ def _position(pid: int, number: int) -> int:
     """Return from where on a process writes into one of its files."""
     words = proc.read_text(f"/proc/{pid}/fdinfo/{number}").split()
     return int(words[1]) if words[:1] == ["pos:"] else 0
+
+
+def _rewind(process: int, number: int) -> None:
+    """Have a process write from the beginning of one of its files on.
+
+    Only who may trace it can: where that is refused, the file fills up, and is empty
+    again after the agent's next capture.
+    """
+    fd = libc.call("syscall", _PIDFD_GETFD, process, number, 0)
+    if fd >= 0:
+        os.lseek(fd, 0, os.SEEK_SET)
+        os.close(fd)

@@ -22,6 +22,9 @@ DUMP_MAX_BYTES: Final = 16 << 20
 CALLS_MAX: Final = 256
 """So many of a rank's last calls are kept; the ring holds 2000."""
 
+ENCODED_MAX_BYTES: Final = 1 << 20
+"""What is kept of a rank's trace, however much longer than its dump it is."""
+
 WORLD: Final = "default_pg"
 """What torch calls the group of all ranks."""
 
@@ -120,7 +123,9 @@ def _plain(raw: bytes) -> dict[str, Any]:
     if len(raw) > DUMP_MAX_BYTES:
         return {}
     if raw[:1] == b"{":
-        return loads(raw)
+        # A part takes far more memory than the two bytes that ask for it.
+        parts = raw.count(b"{") + raw.count(b"[")
+        return loads(raw) if parts <= plain_pickle.CONTAINERS_MAX else {}
     try:
         told = plain_pickle.loads(raw)
     except plain_pickle.PlainPickleError:
@@ -250,9 +255,32 @@ def _frames(rows: object) -> Iterator[Frame]:
             )
 
 
-def encode(traces: Iterable[Trace]) -> bytes:
-    """Return traces as lines of JSON, one each."""
-    return b"".join(json.dumps(trace).encode() + b"\n" for trace in traces)
+def encode(traces: Iterable[Trace], most: int = ENCODED_MAX_BYTES) -> bytes:
+    """Return traces as lines of JSON, one each.
+
+    Args:
+        traces: of one moment.
+        most: so many bytes each: the oldest calls are left out first, then the members
+            of groups, then all of it.
+    """
+    lines = (json.dumps(fitting(trace, most)).encode() for trace in traces)
+    return b"".join(line + b"\n" for line in lines if len(line) < most)
+
+
+def fitting(trace: Trace, most: int) -> Trace:
+    """Return a trace with as many of its last calls as fit into so many bytes."""
+    bare = trace._replace(calls=())
+    left = most - len(json.dumps(bare)) - 2
+    if left < 0:
+        groups = {name: g._replace(ranks=()) for name, g in trace.groups.items()}
+        return bare._replace(groups=groups)
+    kept: list[Call] = []
+    for call in reversed(trace.calls):
+        left -= len(json.dumps(call)) + 2
+        if left < 0:
+            break
+        kept.append(call)
+    return trace._replace(calls=tuple(reversed(kept)))
 
 
 def decode(raw: bytes) -> tuple[Trace, ...]:

@@ -12,12 +12,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from dsup.core.printable import printable
 from dsup.facts.fields import loads, loads_list, number, word
 
 DUMP_MAX_BYTES: Final = 1 << 20
+SPIED_MAX_BYTES: Final = 16 << 20
+"""What py-spy may print of a process; more is no answer."""
+
+PARTS_MAX: Final = 200_000
+"""So many lists and objects of JSON are read, which take far more memory than they are
+long."""
+
 FRAMES_MAX: Final = 128
 THREADS_MAX: Final = 256
 PROCESSES_MAX: Final = 4096
@@ -31,8 +38,8 @@ Form: TypeAlias = Literal["faulthandler", "py-spy", ""]
 """Who wrote a dump; empty where there is none."""
 
 _HEAD: Final = re.compile(
-    r"(?P<current>Current thread|Thread) 0x[0-9a-f]{1,16}"
-    r"(?: \[(?P<name>[^\]]{0,64})\])? \(most recent call first\):$"
+    r"(?:(?P<alone>Stack)|(?P<current>Current thread|Thread) 0x[0-9a-f]{1,16}"
+    r"(?: \[(?P<name>[^\]]{0,64})\])?) \(most recent call first\):$"
 )
 _FRAME: Final = re.compile(
     r'  File "(?P<file>.*)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.*)$'
@@ -155,7 +162,8 @@ def decode_processes(records: bytes) -> tuple[Capture, ...]:
 def of_faulthandler(dump: bytes) -> tuple[Thread, ...]:
     """Return the threads in a dump that a registered signal has made.
 
-    The signal finds the main thread, so the current one is the main one.
+    The signal finds the main thread, so the current one is the main one, and so is one
+    that was dumped alone.
     """
     found: list[Thread] = []
     frames: list[Frame] = []
@@ -163,7 +171,7 @@ def of_faulthandler(dump: bytes) -> tuple[Thread, ...]:
         head = _HEAD.match(line)
         if head and len(found) < THREADS_MAX:
             frames = []
-            main = head["current"] == "Current thread"
+            main = bool(head["alone"]) or head["current"] == "Current thread"
             found.append(Thread(printable(head["name"] or ""), main, ()))
         elif found and (frame := _FRAME.match(line)) and len(frames) < FRAMES_MAX:
             frames.append(_frame(frame))
@@ -178,7 +186,10 @@ def of_py_spy(dump: bytes, pid: int) -> tuple[Thread, ...]:
         dump: a list of threads.
         pid: the process; its main thread's id is the same.
     """
-    rows = loads_list(dump[:DUMP_MAX_BYTES])[:THREADS_MAX]
+    return _of_rows(_plain_rows(dump, DUMP_MAX_BYTES), pid)[:THREADS_MAX]
+
+
+def _of_rows(rows: list[Any], pid: int) -> tuple[Thread, ...]:
     found = [
         Thread(
             word(row.get("thread_name"), _NAME_MAX_CHARS),
@@ -189,6 +200,69 @@ def of_py_spy(dump: bytes, pid: int) -> tuple[Thread, ...]:
         if isinstance(row, dict)
     ]
     return tuple(sorted(found, key=lambda thread: not thread.main))
+
+
+def shortened(dump: bytes, pid: int, most: int = DUMP_MAX_BYTES) -> bytes:
+    """Return what py-spy has printed without what is not looked at anyhow.
+
+    Of a program with many deep threads it prints megabytes; cut anywhere, they would be
+    no JSON at all. The main thread comes first, and the last ones are left out.
+
+    Args:
+        dump: a list of threads.
+        pid: the process.
+        most: so many bytes may be left.
+    """
+    if len(dump) <= most:
+        return dump
+    parts: list[bytes] = []
+    left = most - 2
+    for thread in _of_rows(_plain_rows(dump, SPIED_MAX_BYTES), pid):
+        part = json.dumps(_row(thread, pid)).encode()
+        left -= len(part) + 1
+        if left < 0:
+            break
+        parts.append(part)
+    return b"[" + b",".join(parts) + b"]" if parts else b""
+
+
+def fitting(taken: Taken, most: int) -> Taken:
+    """Return what was taken with a dump of at most so many bytes, that can be read."""
+    if len(taken.dump) <= most or taken.form != "py-spy":
+        return taken._replace(dump=taken.dump[:most])
+    dump = shortened(taken.dump, taken.about.pid, most)
+    return taken._replace(dump=dump, form="py-spy" if dump else "")
+
+
+def main_first(dump: bytes) -> bytes:
+    """Return a dump of faulthandler, which names the main thread last, turned round.
+
+    What is cut of it later is then of other threads.
+    """
+    start = dump.rfind(b"\nCurrent thread 0x") + 1
+    if not start:
+        return dump
+    end = dump.find(b"\n\n", start)
+    end = len(dump) if end < 0 else end + 2
+    main = dump[start:end].rstrip(b"\n")
+    return b"%s\n\n%s%s" % (main, dump[:start], dump[end:])
+
+
+def _row(thread: Thread, pid: int) -> dict[str, object]:
+    """Return a thread as py-spy prints it."""
+    frames = [
+        {"filename": one.file, "line": one.line, "name": one.function}
+        for one in thread.frames
+    ]
+    own = pid if thread.main else 0
+    return {"thread_name": thread.name, "os_thread_id": own, "frames": frames}
+
+
+def _plain_rows(dump: bytes, most: int) -> list[Any]:
+    """Return the items of a list, if it is not too long, nor of too many parts."""
+    parts = dump.count(b"{") + dump.count(b"[")
+    fits = len(dump) <= most and parts <= PARTS_MAX
+    return loads_list(dump) if fits else []
 
 
 def _records(records: bytes) -> Iterator[tuple[float, Process]]:
@@ -235,8 +309,15 @@ def _frame(found: re.Match[str]) -> Frame:
 def _frames(rows: object) -> Iterator[Frame]:
     for row in rows[:FRAMES_MAX] if isinstance(rows, list) else []:
         if isinstance(row, dict):
-            yield Frame(
-                word(row.get("filename"), _PATH_MAX_CHARS),
-                number(row.get("line"), _LINE_MAX) or 0,
-                word(row.get("name"), _NAME_MAX_CHARS),
-            )
+            file = word(row.get("filename"), _PATH_MAX_CHARS)
+            name = word(row.get("name"), _NAME_MAX_CHARS)
+            line = number(row.get("line"), _LINE_MAX) or 0
+            yield Frame(file, line, _plain_name(file, name))
+
+
+def _plain_name(file: str, name: str) -> str:
+    """Return a function's name as faulthandler writes it: py-spy names its class, too.
+
+    Else the same place would look like another one when the other has taken it.
+    """
+    return name.rpartition(".")[2] if file.endswith(".py") else name

@@ -3,7 +3,8 @@
 A thread of torch's reads a FIFO; whoever writes into it has the rank dump its trace
 into a file. Both lie where the rank's environment says, and the rank may have put
 anything there: so a FIFO is written to only if somebody reads it, and a file is read
-only if it is a regular one, is new, and is whole.
+only if it is a regular one, is new, and is whole. Where they lie may be a file system
+that does not answer: so a thread looks there, and is left behind if need be.
 
 Source: torch's csrc/distributed/c10d/ProcessGroupNCCL.hpp (DumpPipe).
 """
@@ -11,7 +12,9 @@ Source: torch's csrc/distributed/c10d/ProcessGroupNCCL.hpp (DumpPipe).
 from __future__ import annotations
 
 import os
+import queue
 import stat
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -80,16 +83,19 @@ class Asked:
         """Hand on each new dump as soon as it does not grow any more.
 
         Args:
-            deaf: ranks that are not waited for.
+            deaf: ranks that are not waited for; more may be added meanwhile.
             until_s: when to give up, agent clock, seconds.
             most: so many bytes of a file are read.
             whole: takes a rank and its dump; returns whether it could be read, or the
                 file is to be looked at again.
         """
-        left = {one: was for one, was in self._before.items() if one.rank not in deaf}
+        left = dict(self._before)
         last = dict(left)
         while left and time.monotonic() < until_s:
             for one, was in tuple(left.items()):
+                if one.rank in deaf:
+                    del left[one]
+                    continue
                 now = _seen(one.dump)
                 ready = now is not None and now != was and now == last[one]
                 last[one] = now
@@ -98,6 +104,58 @@ class Asked:
                     del left[one]
             if left:
                 time.sleep(_LOOK_S)
+
+
+class Answers:
+    """What recorders answer, while their caller does something else.
+
+    Args:
+        recorders: those to ask, at once.
+        until_s: when to give up at the latest, agent clock, seconds.
+        most: so many bytes of a dump are read.
+
+    Attributes:
+        deaf: ranks that are not waited for any more.
+    """
+
+    def __init__(
+        self, recorders: Collection[Recorder], until_s: float, most: int
+    ) -> None:
+        self.deaf: set[int] = set()
+        self._dumps: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
+        self._whole: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._rest = (tuple(recorders), until_s, most)
+        if recorders:
+            threading.Thread(target=self._ask, daemon=True).start()
+        else:
+            self._dumps.put(None)
+
+    def take(self, until_s: float, whole: Callable[[int, bytes], bool]) -> None:
+        """Hand on each dump as it comes, until the last one or the end of the time.
+
+        Args:
+            until_s: when to give up, agent clock, seconds.
+            whole: as of ``Asked.dumps``.
+        """
+        while (left_s := until_s - time.monotonic()) > 0:
+            try:
+                found = self._dumps.get(timeout=left_s)
+            except queue.Empty:
+                return
+            if found is None:
+                return
+            self._whole.put(whole(*found))
+
+    def _ask(self) -> None:
+        recorders, until_s, most = self._rest
+        Asked(recorders).dumps(self.deaf, until_s, most, self._hand_over)
+        self._dumps.put(None)
+
+    def _hand_over(self, rank: int, dump: bytes) -> bool:
+        if not dump:
+            return False
+        self._dumps.put((rank, dump))
+        return self._whole.get()
 
 
 def _ask(pipe: str) -> bool:

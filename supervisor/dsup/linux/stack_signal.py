@@ -2,6 +2,9 @@
 
 It is sent only to a process that is proven to have a handler for it and the very memory
 file that it is to write into: any other would die of it, or write into its own files.
+
+faulthandler stops at a hundred threads, and the main one is the last: where it is left
+out, a second signal has it written alone.
 """
 
 from __future__ import annotations
@@ -19,7 +22,12 @@ DEAF: Final = frozenset("TtDZX")
 """States in which a process takes no signal."""
 
 _LOOK_S: Final = 0.005
-_MAIN: Final = b"Current thread"
+_MAIN: Final = (b"Current thread", b"Stack (most recent call first)")
+_FULL_BYTES: Final = contract.STACKS_MAX_BYTES - 4096
+"""A file that is so full takes no further line."""
+
+_CUT: Final = b"\n...\n"
+"""How a dump ends that faulthandler has cut."""
 
 
 class Target(NamedTuple):
@@ -49,19 +57,51 @@ def told(
         number: where they have their memory file.
         until_s: when to give up, agent clock, seconds.
     """
-    asked = {}
-    for one in targets:
-        pid = _listener(one, kin[one.rank], number)
-        if pid and _ask(one, pid, number):
-            asked[one] = pid
-    dumps: dict[int, tuple[int, bytes]] = {}
+    listeners = {one: _listener(one, kin[one.rank], number) for one in targets}
+    asked = {
+        one: pid
+        for one, pid in listeners.items()
+        if pid and _ask(one, pid, number, contract.STACKS_SIGNAL)
+    }
+    dumps = _answers(asked, until_s)
+    headless = {
+        one: asked[one]
+        for one, dump in dumps.items()
+        if not has_main(dump)
+        and proc.takes(asked[one], contract.MAIN_STACK_SIGNAL)
+        and _ask(one, asked[one], number, contract.MAIN_STACK_SIGNAL)
+    }
+    mains = _answers(headless, until_s)
+    return {
+        one.rank: (asked[one], mains.get(one, b"") + dump)
+        for one, dump in dumps.items()
+    }
+
+
+def has_main(dump: bytes) -> bool:
+    """Return whether the main thread is in a dump."""
+    return any(head in dump for head in _MAIN)
+
+
+def is_whole(dump: bytes, most: int) -> bool:
+    """Return whether nothing more will come of a dump.
+
+    Args:
+        dump: what has been written until now.
+        most: so many bytes it could be long.
+    """
+    return has_main(dump) or dump.endswith(_CUT) or len(dump) >= most
+
+
+def _answers(asked: Mapping[Target, int], until_s: float) -> dict[Target, bytes]:
+    """Return the dump of each rank that has written one in time."""
+    dumps: dict[Target, bytes] = {}
     positions: dict[int, int] = {}
     while len(dumps) < len(asked) and time.monotonic() < until_s:
         time.sleep(_LOOK_S)
-        for one, pid in asked.items():
-            dump = _written(one.stacks, positions)
-            if one.rank not in dumps and dump:
-                dumps[one.rank] = pid, dump
+        for one in asked.keys() - dumps.keys():
+            if dump := _written(one.stacks, positions):
+                dumps[one] = dump
     return dumps
 
 
@@ -83,7 +123,7 @@ def _listener(one: Target, family: list[int], number: int) -> int:
     return 0
 
 
-def _ask(one: Target, pid: int, number: int) -> bool:
+def _ask(one: Target, pid: int, number: int, signum: int) -> bool:
     """Send the signal; return whether it was sent to whom it was meant for."""
     try:
         pidfd = os.pidfd_open(pid)
@@ -94,7 +134,7 @@ def _ask(one: Target, pid: int, number: int) -> bool:
         if not proc.holds(pid, number, os.fstat(one.stacks)):
             return False
         os.lseek(one.stacks, 0, os.SEEK_SET)
-        signal.pidfd_send_signal(pidfd, contract.STACKS_SIGNAL)
+        signal.pidfd_send_signal(pidfd, signum)
     except OSError:
         return False
     finally:
@@ -114,4 +154,4 @@ def _written(fd: int, positions: dict[int, int]) -> bytes:
     if size <= 0 or size != before:
         return b""
     dump = os.pread(fd, size, 0)
-    return dump if _MAIN in dump else b""
+    return dump if is_whole(dump, _FULL_BYTES) else b""

@@ -16,6 +16,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9
 _STACKS_SIGNAL = 39  # as in dsup_runtime.contract, which is not imported here
+_MAIN_STACK_SIGNAL = 40
 _STACKS_LINK = "/memfd:dsup-stacks (deleted)"
 
 
@@ -71,6 +72,9 @@ def _arm_faulthandler() -> None:
 def _arm_stacks(place: str) -> None:
     """Have a signal of dsup's write where each thread is, into dsup's memory file.
 
+    A second one is for the thread that takes it alone: the main one, which the first
+    leaves out where there are more than a hundred.
+
     It is written by C code that needs no lock of the interpreter's, so a program that
     hangs tells it, too. A child that is forked has the handler and the descriptor, but
     dsup sends the signal to no process but the one that was started for the rank, or
@@ -85,6 +89,8 @@ def _arm_stacks(place: str) -> None:
             os.set_inheritable(fd, False)
             if getsignal(_STACKS_SIGNAL) == SIG_DFL:
                 faulthandler.register(_STACKS_SIGNAL, file=fd, all_threads=True)
+            if getsignal(_MAIN_STACK_SIGNAL) == SIG_DFL:
+                faulthandler.register(_MAIN_STACK_SIGNAL, file=fd, all_threads=False)
     except Exception:  # noqa: BLE001, S110
         # Nothing that is ours, or an interpreter without it: the script runs, and its
         # stacks have to be read from outside.
