@@ -19,6 +19,10 @@ from hypothesis import HealthCheck, settings
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# What a test starts is compiled once, not each time, also where a container forbids it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 settings.register_profile(
     "dsup",
     # A run from time to time with thousands finds what is rare.
@@ -45,10 +49,13 @@ MISSING = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Run those together that share what a module makes once: it costs seconds."""
+    """Run those together that share what is made once: it costs seconds."""
     for item in items:
         shared = item._fixtureinfo.name2fixturedefs.values()  # noqa: SLF001
-        if any(one.scope == "module" for defs in shared for one in defs):
+        scopes = {one.scope for defs in shared for one in defs}
+        if "package" in scopes:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.parent)))
+        elif "module" in scopes:
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 

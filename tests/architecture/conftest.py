@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "supervisor/dsup", ROOT / "worker_runtime/dsup_runtime")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sources():
     """Return the path, relative to the repository, and syntax tree of each module."""
     paths = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
@@ -23,7 +23,7 @@ def sources():
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tests():
     """Return the path and syntax tree of each file under tests/."""
     paths = sorted((ROOT / "tests").rglob("*.py"))

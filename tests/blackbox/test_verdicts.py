@@ -16,6 +16,11 @@ RING = WORKERS / "ring.py"
 SPOIL = WORKERS / "spoil.py"
 
 
+def soak(*row):
+    """Return a row that has a sibling in a plain run."""
+    return pytest.param(*row, marks=pytest.mark.soak)
+
+
 def verdict_of(run, attempt=0):
     """Return the verdict.json of an attempt."""
     return json.loads((run.run_dir() / f"attempt_{attempt}/verdict.json").read_text())
@@ -34,24 +39,24 @@ def judged(run, kind, culprit=2, *, ranks=4, act=None):
     ("kind", "cause", "words", "code"),
     [
         ("raise", "python_exception", "ValueError: bad batch 17", 1),
-        ("memory", "python_exception", "MemoryError: cannot allocate 4 GiB", 1),
+        soak("memory", "python_exception", "MemoryError: cannot allocate 4 GiB", 1),
         ("import", "import_error", "module_that_is_not_there", 1),
         ("disk", "disk_full", "No space left on device", 1),
         ("thread", "python_exception", "RuntimeError: prefetch died", 1),
         ("slow_exit", "python_exception", "ValueError: loss is NaN", 1),
-        ("slow_finally", "python_exception", "ValueError: loss is NaN", 1),
+        soak("slow_finally", "python_exception", "ValueError: loss is NaN", 1),
         ("exit", "python_exception", "exit code 3", 3),
         ("os_exit", "python_exception", "exit code 7", 7),
         ("early", "early_exit", "exit 0", 1),
         ("kill", "killed", "SIGKILL", 137),
-        ("large", "killed", "SIGKILL", 137),
+        soak("large", "killed", "SIGKILL", 137),
         ("abort", "abort", "SIGABRT", 134),
         ("segv", "segfault", "SIGSEGV", 139),
         ("segv_silent", "segfault", "SIGSEGV", 139),
         ("bus", "sigbus", "SIGBUS", 135),
         ("first_line", "segfault", "SIGSEGV", 139),
         ("stop", "hang", "SIGSTOP", 194),
-        ("sleep", "hang", "did not enter", 194),
+        soak("sleep", "hang", "did not enter", 194),
         pytest.param(
             "oom", "host_oom", "killed by the kernel", 137, marks=pytest.mark.root
         ),
@@ -119,7 +124,7 @@ def diagnose(run, *words):
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=120,
     )
 
 

@@ -47,11 +47,11 @@ def apart(script):
             capture_output=True,
             check=False,
             text=True,
-            timeout=60,
+            timeout=120,
         )
     finally:
         left = subprocess.run(
-            [*spaces, CLEAN, "sh", name], capture_output=True, check=False, timeout=60
+            [*spaces, CLEAN, "sh", name], capture_output=True, check=False, timeout=120
         )
     assert done.returncode == 0, done.stderr
     assert left.returncode == 0, left.stderr
@@ -176,7 +176,8 @@ def test_the_node_s_root_cgroup_is_everybody_s():
 )
 def test_a_refusal_is_said_to_who_asked(how, lines):
     """Nothing is written anywhere, no aide is started, and the run goes on."""
-    said, started = [], []
+    said: list[str] = []
+    started: list[object] = []
     will = Will()
     made = RankCgroups(will, lambda *work: started.append(work), said.append, how)
     made.started({0: os.getpid()})

@@ -25,13 +25,13 @@ class Listener:
 
     def entries(self):
         """Return what was told, each entry as a dictionary of lists."""
-        found = []
+        found: list[dict[str, list[str]]] = []
         while True:
             try:
                 data = self.heard.recv(1 << 20)
             except BlockingIOError:
                 return found
-            entry = {}
+            entry: dict[str, list[str]] = {}
             while data:
                 name, _, rest = data.partition(b"\n")
                 if b"=" in name:

@@ -17,6 +17,11 @@ TORCHRUN = [
     *(sys.executable, "-m", "torch.distributed.run"),
     *("--standalone", "--nproc-per-node", "2"),
 ]
+DSUP = [
+    *(sys.executable, "-m", "dsup", "launch", "--nproc", "2", "--max-restarts", "1"),
+    *("--settle", "0.2", "--backoff", "0", "--log-dir", "/dev/null"),
+    "--checkpoint-dir",
+]
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -82,6 +87,16 @@ def test_a_killed_run_that_is_resumed_ends_with_the_weights_of_an_undisturbed_on
     assert weights(resumed) == weights(undisturbed)
 
 
+def test_ranks_under_dsup_lose_nothing_by_a_death(tmp_path, undisturbed_pair):
+    """Rank 0 writes and finds the checkpoint; all ranks go on from its step."""
+    finished = train(tmp_path, "--fault", "kill:1@3", launcher=[*DSUP, str(tmp_path)])
+
+    assert "step     3 " in finished.stdout
+    assert "restart 1" in finished.stderr
+    assert weights(finished) == weights(undisturbed_pair)
+
+
+@pytest.mark.soak
 def test_ranks_under_torchrun_agree_and_resume_exactly(tmp_path, undisturbed_pair):
     """Rank 0 writes and finds the checkpoint; all ranks go on from its step."""
     killed = train(tmp_path, "--fault", "kill:1@3", launcher=TORCHRUN)
@@ -99,6 +114,7 @@ def test_every_rank_draws_batches_of_its_own(undisturbed, undisturbed_pair):
     assert weights(undisturbed_pair) != weights(undisturbed)
 
 
+@pytest.mark.soak
 def test_a_loss_that_is_not_finite_costs_a_step(tmp_path, undisturbed_pair):
     """No rank takes the step that would have spoilt the weights; the run goes on."""
     finished = train(tmp_path, "--fault", "nan:1@3", launcher=TORCHRUN)
@@ -115,5 +131,5 @@ def test_sigterm_is_answered_with_a_checkpoint(tmp_path):
         assert run.stdout.readline().startswith("step     1 ")
         run.terminate()
 
-        assert run.wait(60) == 128 + signal.SIGTERM
+        assert run.wait(120) == 128 + signal.SIGTERM
     assert newest_valid(tmp_path).newest.step >= 1

@@ -49,7 +49,7 @@ def start(run, *faults):
 
 def digest_of(run):
     """Return the digest of the weights, once the run ended well."""
-    assert run.ended(90) == 0, run.console()
+    assert run.ended() == 0, run.console()
     (digest,) = re.findall("weights sha256 ([0-9a-f]{64})", run.console())
     return digest
 
@@ -65,13 +65,11 @@ def stopped_rank(run, proc):
     return [pid for pid, _ in run.processes() if proc.state_of(pid) == "T"]
 
 
-SEEDS = [
-    pytest.param(0, id="seed 0"),
-    *(pytest.param(n, id=f"seed {n}", marks=pytest.mark.soak) for n in range(1, 20)),
-]
+SEEDS = [pytest.param(n, id=f"seed {n}") for n in range(20)]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_killed_run_ends_with_the_same_weights(new_run, proc, seed):
     """Killed anywhere, it resumes from the checkpoint; every bit is as undisturbed."""

@@ -1,7 +1,8 @@
 """Ranks that add up numbers over gloo, until one of them hangs in the way of KIND.
 
 ``hanging.py KIND RANK [tell [SECONDS]]``: with ``tell`` the ranks use the runtime, and
-so tell their steps. ``barrier`` has the others wait at one of its barriers so long.
+so tell their steps; the others have words printed until they are ready, however long
+their imports take. ``barrier`` has the others wait at one of its barriers so long.
 With RECORDING in the environment their flight recorders can be asked for traces.
 """
 
@@ -9,19 +10,23 @@ import ctypes
 import os
 import platform
 import signal
+import subprocess
 import sys
 import threading
 from datetime import timedelta
 
-import act
-import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, Dataset
+WORDS = ["sh", "-c", "while echo 'getting ready'; do sleep 0.5; done"]
+TELLS = sys.argv[3:4] == ["tell"]
+words = None if TELLS else subprocess.Popen(WORDS)
 
-import dsup_runtime as rt
+import act  # noqa: E402 (once there are words)
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch.utils.data import DataLoader, Dataset  # noqa: E402
+
+import dsup_runtime as rt  # noqa: E402
 
 KIND, CULPRIT = sys.argv[1], int(sys.argv[2])
-TELLS = sys.argv[3:4] == ["tell"]
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 STEPS = 40 if TELLS else 8
 CLONE_VFORK = 0x4000
@@ -117,7 +122,9 @@ def train():
         if TELLS:
             rt.beat(done + 1)
         act.pause(0.05)
-    act.emit("ready")
+    if words:
+        words.kill()
+        words.wait()
     if KIND == "extra":
         extra()
     elif RANK == CULPRIT:
