@@ -15,6 +15,7 @@ from dsup.control import Control
 from dsup.core.enter import KILL_S
 from dsup.edges.service import Service
 from dsup.present import Present, Sources
+from dsup.takeover import Takeover
 from dsup.timekeeper import Timekeeper
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dsup.core.job import Job
     from dsup.core.state import State
     from dsup.edges.aide import Aides
+    from dsup.takeover import LookBack
 
 LAST_S: Final = 20.0
 """What verdict, journal and guard may take at the very end, by far."""
@@ -36,6 +38,7 @@ class Onlookers:
         sources: know how the run stands.
         aides: do what may block.
         post: takes the events that come of what onlookers want.
+        look_back: finds the run before; None to look for none.
 
     Attributes:
         present: how the run stands, for whoever wants to know.
@@ -47,6 +50,7 @@ class Onlookers:
         sources: Sources,
         aides: Aides,
         post: Callable[[ev.Event], None],
+        look_back: LookBack | None,
     ) -> None:
         self.present = Present(job, sources)
         self._aides = aides
@@ -58,6 +62,7 @@ class Onlookers:
         warn = sources.recorder.warn
         self._companions = Companions(job, aides, self.present, warn)
         self._grace_s = job.spec.grace_s
+        self._takeover = Takeover(job, look_back, aides, warn, post)
         self._ends = False
         self._service = Service(job.environment, (os.getpid(), os.getppid()))
         self._control = Control(aides.watcher, self.present, post)
@@ -113,6 +118,7 @@ class Onlookers:
         """Tell that the ranks of an attempt run."""
         self._service.ready()
         self._companions.started(self._control.where)
+        self._takeover.started()
 
     def look(self, now_s: float, status: str | None) -> None:
         """Tell how it stands.

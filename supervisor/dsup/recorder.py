@@ -245,7 +245,7 @@ class Recorder:
     def _write_head(self, scribe: Scribe) -> None:
         from dsup import surroundings
         from dsup.core import journal
-        from dsup.report.run_file import run_file
+        from dsup.report.run_file import Agent, run_file
 
         for remark in surroundings.remarks():
             self.warn(remark)
@@ -255,8 +255,9 @@ class Recorder:
         fd = os.memfd_create("run.json", os.MFD_CLOEXEC)
         try:
             apart = os.path.dirname(self.control) != self._job.run_dir
-            control = self.control if apart else ""
-            os.write(fd, run_file(self._job, boot_id, *clocks, control))
+            start = found.start if (found := proc.stat(os.getpid())) else 0
+            agent = Agent(self.control if apart else "", os.getpid(), start)
+            os.write(fd, run_file(self._job, boot_id, *clocks, agent))
             scribe.save(contract.RUN_FILE, fd)
         except OSError:
             self.warn("cannot keep run.json, because no descriptor is left")

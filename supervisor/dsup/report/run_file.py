@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from dsup.core.job import Job
 from dsup.report.secret_names import MASK, is_secret, may_hold_secret
@@ -13,8 +13,29 @@ from dsup.report.secret_names import MASK, is_secret, may_hold_secret
 _ARGUMENTS: Final = "args"
 
 
+class Agent(NamedTuple):
+    """Who carries a job out.
+
+    Attributes:
+        control: where the control socket is; empty for the run directory.
+        pid: of the agent; 0 if unknown.
+        start: when that process began, as the kernel counts.
+    """
+
+    control: str = ""
+    pid: int = 0
+    start: int = 0
+
+
+_UNKNOWN: Final = Agent()
+
+
 def run_file(
-    job: Job, boot_id: str, wall_ns: int, monotonic_ns: int, control: str = ""
+    job: Job,
+    boot_id: str,
+    wall_ns: int,
+    monotonic_ns: int,
+    agent: Agent = _UNKNOWN,
 ) -> bytes:
     """Return the content of run.json.
 
@@ -23,7 +44,7 @@ def run_file(
         boot_id: the kernel's name for the time since the node was booted.
         wall_ns: CLOCK_REALTIME, nanoseconds, paired with
         monotonic_ns: CLOCK_MONOTONIC, nanoseconds.
-        control: where the control socket is; empty for the run directory.
+        agent: who carries it out.
     """
     environment = {
         name: MASK if is_secret(name) else _text(value)
@@ -45,14 +66,22 @@ def run_file(
         "boot_id": boot_id,
         "clocks": {"realtime_ns": wall_ns, "monotonic_ns": monotonic_ns},
     }
-    if control:
-        fields["control"] = control
+    fields |= origin(job)
+    if agent.pid:
+        fields["agent"] = {"pid": agent.pid, "start": agent.start}
+    if agent.control:
+        fields["control"] = agent.control
     if job.preflight:
         names = ("check", "state", "text", "fix")
         fields["preflight"] = [
             dict(zip(names, map(_text, row), strict=True)) for row in job.preflight
         ]
     return json.dumps(fields, indent=1).encode(errors="surrogateescape") + b"\n"
+
+
+def origin(job: Job) -> dict[str, str]:
+    """Return where a launch comes from, as run.json has it."""
+    return {name: _text(value) for name, value in job.parentage._asdict().items()}
 
 
 def shown(name: str, value: str) -> str:
