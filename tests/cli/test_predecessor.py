@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import subprocess
 from multiprocessing import get_context
 
 import pytest
@@ -152,6 +153,15 @@ def test_a_run_whose_agent_lives_is_left_alone(before, found):
     before(agent=me)
 
     assert found() is None
+
+
+def test_an_agent_that_nobody_has_collected_is_dead(before, found):
+    """In a container whose first process collects nobody its pid stays taken."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        before(agent={"pid": ended.pid, "start": proc.stat(ended.pid).start})
+
+        assert found().cause == "agent_killed"
 
 
 def test_a_run_whose_journal_is_held_is_left_alone(before, found):

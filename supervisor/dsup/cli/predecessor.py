@@ -112,7 +112,7 @@ def _agent_lives(known: Mapping[str, object]) -> bool:
         case {"pid": int(pid), "start": int(start)}:
             boot_id = proc.read_text("/proc/sys/kernel/random/boot_id").strip()
             found = proc.stat(pid) if known.get("boot_id") == boot_id else None
-            return found is not None and found.start == start
+            return found is not None and found.start == start and proc.is_alive(pid)
         case _:
             return True
 
