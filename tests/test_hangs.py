@@ -1,6 +1,7 @@
 """When stacks are taken of the attempt at hand, and what becomes of them."""
 
 import json
+import mmap
 import os
 import select
 import signal
@@ -18,7 +19,9 @@ from dsup.core.limits import Limits
 from dsup.core.plan import Policy
 from dsup.core.state import Hang, Spec, Stage
 from dsup.edges.group import Rank
+from dsup.edges.heartbeats import Page
 from dsup.hangs import CAPTURE_S, FINAL_S, Hangs
+from dsup_runtime import contract
 
 LIMIT_S = 15
 POLICY = Policy(None, (10.0,), 1800.0, restart_on_user=False, checkpoints_known=False)
@@ -189,7 +192,7 @@ def test_one_capture_is_taken_at_a_time(watch):
     assert len(aides.orders) == 1
     aides.answer(ranks=[1], op="all_reduce", place="a.py:1 in read")
     (captured,) = told.events
-    assert captured[3:] == (True, (1,), "all_reduce", "a.py:1 in read")
+    assert captured[3:7] == (True, (1,), "all_reduce", "a.py:1 in read")
 
 
 def test_suspicions_that_follow_each_other_are_put_off(watch):
@@ -244,7 +247,7 @@ def test_an_aide_that_was_given_up_is_an_answer(watch):
     aides.answer()
 
     (captured,) = told.events
-    assert captured[3:] == (True, (), "", "")
+    assert captured[3:] == (True, (), "", "", False)
 
 
 def test_the_file_of_a_rank_grows_with_each_capture(watch):
@@ -258,6 +261,20 @@ def test_the_file_of_a_rank_grows_with_each_capture(watch):
     file = SimpleNamespace(attempt=3, hang=None, stacks=b"", traces=b"")
     seen.testify(file, RUNNING)
     assert file.stacks == b"two three "
+
+
+def test_a_hang_that_is_only_looked_at_makes_nothing_grow(watch):
+    """Kept are the first capture, and the last two."""
+    seen, aides, told = watch(every_s=0.0)
+    starts = []
+    for number in range(9):
+        seen.capture({0, 1}, final=False)
+        starts.append(aides.orders[0].order.start)
+        aides.answer_with(f"{number} ")
+
+    assert told.texts[-1] == (3, 0, "0 7 8 ")
+    assert len(set(starts)) == 3
+    assert starts.count(0) == 1
 
 
 def test_an_answer_of_an_attempt_that_is_over_is_dropped(watch, ranks):
@@ -286,3 +303,34 @@ def test_the_judge_is_told_of_its_own_attempt_only(watch):
 
     assert own.stacks == b"proof"
     assert other.stacks == b""
+
+
+@pytest.fixture
+def page():
+    """Give a page of two ranks."""
+    made = Page(0, 2)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("later_s", "missing", "op"),
+    [
+        pytest.param(60.0, (), "", id="it goes on"),
+        pytest.param(-60.0, (1,), "all_reduce", id="it waits"),
+    ],
+)
+def test_nobody_is_missed_by_a_rank_that_makes_steps(watch, page, later_s, missing, op):
+    """Loops that do not depend on each other may be at one place by chance."""
+    seen, aides, told = watch()
+    made_ns = int((time.monotonic() + later_s) * 1e9)
+    with mmap.mmap(page.fd, 0) as mapping, memoryview(mapping).cast("q") as words:
+        words[contract.slot_offset(0) + contract.SLOT_PROGRESS_NS] = made_ns
+    seen.look(RUNNING, page)
+    told.kinds()
+
+    seen.capture({0, 1}, final=False)
+    aides.answer(ranks=[1], op="all_reduce")
+
+    (captured,) = told.events
+    assert (captured.ranks, captured.op) == (missing, op)

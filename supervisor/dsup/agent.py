@@ -40,6 +40,7 @@ from dsup.recorder import Recorder
 from dsup.report.console import View
 from dsup.steps import Steps
 from dsup.stops import Stops
+from dsup.takeover import LookBack
 
 LOOK_S: Final = 1.0
 """The loop turns at least this often, so that a stall of its own is seen."""
@@ -54,12 +55,13 @@ LAST_AIDES_S: Final = 1.0
 _KILL_ROUND_S: Final = 0.05
 
 
-def run(job: Job, guardian: Guardian) -> int:
+def run(job: Job, guardian: Guardian, look_back: LookBack | None = None) -> int:
     """Supervise a job to its end and return the exit code of the run.
 
     Args:
         job: what to do.
         guardian: the process that cleans up if this one is killed.
+        look_back: finds the run before; None to look for none.
 
     Raises:
         SpecError: if the ranks need more descriptors than this process may open.
@@ -70,13 +72,15 @@ def run(job: Job, guardian: Guardian) -> int:
         # above all, must not end both of them.
         os.setsid()
     group.close_inherited(guardian.fds)
-    return Agent(job, guardian).run()
+    return Agent(job, guardian, look_back).run()
 
 
 class Agent:
     """Carries a job out; owns every edge and the state between them."""
 
-    def __init__(self, job: Job, guardian: Guardian) -> None:
+    def __init__(
+        self, job: Job, guardian: Guardian, look_back: LookBack | None
+    ) -> None:
         self._job = job
         self._state = machine.initial(job.spec)
         self._events: deque[ev.Event] = deque()
@@ -93,9 +97,8 @@ class Agent:
         self._recorder.on_tails = self._inquiry.on_tails
         self._hangs = Hangs(job, self._aides, self._publisher, self._post)
         self._hangs.clues = self._inquiry
-        self._onlookers = Onlookers(
-            job, self._sources(), self._aides, self._post, guardian.relay
-        )
+        known = job, self._sources(), self._aides, self._post
+        self._onlookers = Onlookers(*known, relay=guardian.relay, look_back=look_back)
         self._stops = Stops(self._attempt, self._post)
         self._steps = Steps(self._attempt, self._post)
         self._leftovers = Leftovers(self._post)
@@ -183,8 +186,7 @@ class Agent:
     @property
     def _spared(self) -> set[int]:
         """Children that are not the ranks' doing."""
-        helpers = self._attempt.helpers | self._inquiry.helpers
-        helpers |= self._onlookers.pids
+        helpers = self._attempt.helpers | self._inquiry.helpers | self._onlookers.pids
         return {*self._aides.pids, *self._recorder.pids, *helpers}
 
     def _sources(self) -> Sources:
@@ -289,13 +291,11 @@ class Agent:
             group.Start(command_line(self._job, rank, resume_from), environment)
             for rank, environment in enumerate(self._attempt.environments())
         )
-        inherit = self._job.output.inherit
-        return self._ranks.spawn(starts, page.fd, inherit=inherit)
+        return self._ranks.spawn(starts, page.fd, inherit=self._job.output.inherit)
 
     def _cannot(self, cause: str, code: int, reason: str) -> None:
-        now_s = time.monotonic()
-        event = ev.Cannot("cannot", now_s, self._state.attempt, cause, code, reason)
-        self._post(event)
+        number, now_s = self._state.attempt, time.monotonic()
+        self._post(ev.Cannot("cannot", now_s, number, cause, code, reason))
 
     def _situation(self) -> tuple[State, View]:
         return self._state, self._attempt.view()

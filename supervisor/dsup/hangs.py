@@ -23,17 +23,21 @@ if TYPE_CHECKING:
 
     from dsup.attribution.timeline import Hang
     from dsup.core.job import Job
-    from dsup.core.liveness import Finding
     from dsup.core.state import State
-    from dsup.edges.capture import Found
+    from dsup.core.watch import Finding, Watch
     from dsup.edges.group import Rank
     from dsup.edges.heartbeats import Page
     from dsup.edges.vigil import Vigil
+    from dsup.facts.captured import Found
     from dsup.idling import Idling
     from dsup.straggling import Clues, Straggling
+    from dsup.working import Working
 
 EVERY_S: Final = 30.0
 CAPTURE_S: Final = 5.0
+SELDOM_TIMES: Final = 10.0
+"""So much rarer where nothing is ever done on what is suspected."""
+
 FINAL_S: Final = 9.0
 """Within the ten seconds after which the machine goes on without."""
 
@@ -96,6 +100,8 @@ class Hangs:
         self._spy = ""
         self._vigil: Vigil | None = None
         self._idling: Idling | None = None
+        self._at_work: Working | None = None
+        self._page: Page | None = None
         self._straggling: Straggling | None = None
         self._attempt = -1
         self._captures = Captures(-1)
@@ -135,10 +141,12 @@ class Hangs:
         from dsup.edges.vigil import Vigil
         from dsup.idling import Idling
         from dsup.straggling import Straggling
+        from dsup.working import Working
 
         pids = {number: rank.pid for number, rank in ranks.items()}
         self._vigil = Vigil(self._job.hang_limits, pids)
         self._idling = Idling(pids)
+        self._at_work = Working(pids, self._job.hang_limits.unseen_s)
         self._straggling = Straggling(
             attempt, pids, self._aides, self.clues, self._post
         )
@@ -148,13 +156,13 @@ class Hangs:
 
         While stacks are taken before an end it is only of interest whether they go on.
         """
-        now_s, vigil = time.monotonic(), self._vigil
+        now_s, vigil, self._page = time.monotonic(), self._vigil, page
         if vigil is None or state.stage not in _LOOKED_AT or now_s < vigil.due_s:
             return
         self._exited = {end.rank for end in state.ended if end.status == 0}
         for found in vigil.look(now_s, state.alive, page.copy() if page else b""):
             if state.stage is Stage.RUNNING or found.kind == "cleared":
-                self._tell(found, now_s)
+                self._tell(found, vigil.watch, now_s)
         if state.stage is not Stage.RUNNING:
             return
         self._look_seldom(vigil, now_s, state.alive)
@@ -173,25 +181,29 @@ class Hangs:
         return {rank: pulse.usual_s for rank, pulse in pulses if pulse.usual_s}
 
     def _look_seldom(self, vigil: Vigil, now_s: float, alive: Collection[int]) -> None:
-        """See who is slow, and who does nothing, when it is time for it."""
+        """See who is slow, idle or at work, when it is time for it."""
         if self._straggling and now_s >= self._straggling.due_s:
             self._straggling.look(self.steps_s(), now_s)
         if self._idling and now_s >= self._idling.due_s and vigil.blind:
             vigil.doubt(self._idling.look(now_s, alive, vigil.strain))
+        if self._at_work and now_s >= self._at_work.due_s and not self._working:
+            watch, blind = vigil.watch, vigil.blind
+            vigil.heed(self._at_work.look(now_s, alive, watch, blind=blind))
 
     def deadline(self, state: State) -> float:
         """Return when ``look`` must be called at the latest, agent clock, seconds."""
         looks = self._vigil is not None and state.stage in _LOOKED_AT
         return self._vigil.wake_s if self._vigil and looks else NEVER
 
-    def rest(self, now_s: float) -> None:
-        """Have every limit start again: nobody has looked for a while.
+    def rest(self, for_s: float) -> None:
+        """Have that time, seconds, not passed for anybody: nobody has looked.
 
         What was confirmed by then stays so: only steps call the end of an attempt off.
         """
-        if self._vigil and self._idling and not self._final:
-            self._vigil.rest(now_s)
-            self._idling.rest(now_s)
+        if self._vigil and self._idling and self._at_work and not self._final:
+            self._vigil.rest(for_s)
+            self._idling.rest(for_s)
+            self._at_work.rest(for_s)
 
     def testify(self, file: File, state: State) -> None:
         """Put into an attempt's file what is known of it here.
@@ -222,6 +234,10 @@ class Hangs:
         if self.clues:
             self.clues.glance()
         self._due_s = now_s + self._every_s
+        if self._vigil:
+            seldom = SELDOM_TIMES if self._vigil.watch.for_people else 1.0
+            self._due_s = now_s + seldom * self._every_s
+            self._vigil.deafen(deaf=True)
         self._start(alive, now_s + (FINAL_S if final else CAPTURE_S))
 
     def close(self) -> None:
@@ -231,51 +247,16 @@ class Hangs:
             self._vigil = None
         if self._straggling:
             self._straggling.close()
+        self._page = None
         self._captures.close()
         self._working = False
 
-    def _tell(self, found: Finding, now_s: float) -> None:
-        number = self._attempt
-        match found.kind:
-            case "suspected":
-                since_s, usual_s = self._since(found.ranks)
-                self._post(
-                    ev.HangSuspected(
-                        "hang_suspected",
-                        now_s,
-                        number,
-                        found.ranks,
-                        found.why,
-                        since_s,
-                        usual_s,
-                    )
-                )
-            case "cleared":
-                self._post(ev.HangCleared("hang_cleared", now_s, number, found.ranks))
-            case "confirmed":
-                from dsup.attribution.timeline import Hang
+    def _tell(self, found: Finding, watch: Watch, now_s: float) -> None:
+        from dsup import hang_news
 
-                since_s, usual_s = self._since(found.ranks)
-                self._proven = Hang(found.ranks, found.why, now_s, since_s, usual_s)
-                self._post(
-                    ev.HangConfirmed(
-                        "hang_confirmed", now_s, number, found.ranks, found.why
-                    )
-                )
-
-    def _since(self, ranks: Collection[int]) -> tuple[float, float | None]:
-        """Return the last sign of any of these ranks, and the usual step time."""
-        if self._vigil is None:
-            return time.monotonic(), None
-        watch = self._vigil.watch
-        doubts = [watch.suspected[rank] for rank in ranks if rank in watch.suspected]
-        usual = [
-            pulse.usual_s
-            for rank in ranks
-            if (pulse := watch.pulses.get(rank)) and pulse.usual_s is not None
-        ]
-        since_s = max((doubt.since_s for doubt in doubts), default=time.monotonic())
-        return since_s, min(usual, default=None)
+        if found.kind == "confirmed":
+            self._proven = hang_news.hang_of(found, watch, now_s)
+        self._post(hang_news.event_of(found, watch, self._attempt, now_s))
 
     def _start(self, alive: Collection[int], deadline_s: float) -> None:
         from dsup.edges import capture
@@ -312,30 +293,46 @@ class Hangs:
     def _on_captured(self, attempt: int, answer: bytes) -> None:
         if attempt != self._attempt or not self._working:
             return
-        from dsup.edges import capture
+        from dsup.facts.captured import decode
 
-        found = capture.decode(answer)
+        now_s, found = time.monotonic(), decode(answer)
         self._working = False
         self._captures.keep(found, self._desk)
-        self._remember(found)
+        self._forgive(now_s)
+        if self._vigil and found.ranks:
+            found = self._doubted(found)
+        self._remember(found, now_s)
         told = found.ranks, found.op, found.place
         if self._final or told != self._told:
-            now_s = time.monotonic()
             final, self._final = self._final, False
-            self._post(ev.Captured("captured", now_s, attempt, final, *told))
+            taken = bool(found.facts[1])
+            self._post(ev.Captured("captured", now_s, attempt, final, *told, taken))
         self._told = told
 
-    def _remember(self, found: Found) -> None:
+    def _forgive(self, now_s: float) -> None:
+        """Count for nothing what ranks have written of where they are."""
+        if self._vigil and self._idling and self._at_work:
+            self._vigil.deafen(deaf=False)
+            self._idling.forgive()
+            self._at_work.forgive(now_s, self._ranks)
+
+    def _doubted(self, found: Found) -> Found:
+        """Return what stacks have shown, without ranks that nobody waits for.
+
+        Whoever made a step since the stacks were ordered does not wait.
+        """
+        from dsup import hang_news
+
+        made = self._page.made_s().items() if self._page else ()
+        if hang_news.at_work_still(found, made, self._taken_s):
+            return found._replace(ranks=(), op="", place="")
+        return found
+
+    def _remember(self, found: Found, now_s: float) -> None:
         """Have the vigil know who did not come, and since when that is so."""
         vigil = self._vigil
         if vigil is None or not vigil.watch.suspected:
             return
-        from dsup.core.liveness import Absence
+        from dsup import hang_news
 
-        now_s, before = time.monotonic(), vigil.watch.absent
-        if not found.ranks:
-            vigil.missed(None)
-            return
-        same = before is not None and before.ranks == found.ranks
-        since_s = before.since_s if before is not None and same else now_s
-        vigil.missed(Absence(found.ranks, since_s, found.place, now_s))
+        vigil.missed(hang_news.absence(found, vigil.watch.absent, now_s))

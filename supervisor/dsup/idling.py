@@ -13,7 +13,7 @@ from dsup.core import stillness
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from dsup.core.liveness import Suspicion
+    from dsup.core.watch import Suspicion
     from dsup.edges.census import Census
 
 
@@ -54,6 +54,11 @@ class Idling:
         self.due_s = now_s + stillness.EVERY_S
         return stillness.suspects(self._stillness, now_s, strain)
 
-    def rest(self, now_s: float) -> None:
-        """Have the time start again: nobody has looked for a while."""
-        self._stillness = stillness.rested(self._stillness, now_s)
+    def forgive(self) -> None:
+        """Count what ranks have written by now as nothing: they were asked to."""
+        if self._census is not None:
+            self._census.forgive()
+
+    def rest(self, for_s: float) -> None:
+        """Have that time not passed: nobody has looked."""
+        self._stillness = stillness.rested(self._stillness, for_s)

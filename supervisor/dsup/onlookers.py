@@ -15,6 +15,7 @@ from dsup.control import Control
 from dsup.core.enter import KILL_S
 from dsup.edges.service import Service
 from dsup.present import Present, Sources
+from dsup.takeover import Takeover
 from dsup.timekeeper import Timekeeper
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dsup.core.job import Job
     from dsup.core.state import State
     from dsup.edges.aide import Aides
+    from dsup.takeover import LookBack
 
 LAST_S: Final = 20.0
 """What verdict, journal and guard may take at the very end, by far."""
@@ -37,18 +39,21 @@ class Onlookers:
         aides: do what may block.
         post: takes the events that come of what onlookers want.
         relay: to the service manager, through the guard; None where there is none.
+        look_back: finds the run before; None to look for none.
 
     Attributes:
         present: how the run stands, for whoever wants to know.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is somebody else's)
         self,
         job: Job,
         sources: Sources,
         aides: Aides,
         post: Callable[[ev.Event], None],
+        *,
         relay: int | None,
+        look_back: LookBack | None,
     ) -> None:
         self.present = Present(job, sources)
         self._aides = aides
@@ -60,6 +65,7 @@ class Onlookers:
         warn = sources.recorder.warn
         self._companions = Companions(job, aides, self.present, warn)
         self._grace_s = job.spec.grace_s
+        self._takeover = Takeover(job, look_back, aides, warn, post)
         self._ends = False
         pids = os.getpid(), os.getppid()
         self._service = Service(job.environment, pids, relay)
@@ -116,6 +122,7 @@ class Onlookers:
         """Tell that the ranks of an attempt run."""
         self._service.ready()
         self._companions.started(self._control.where)
+        self._takeover.started()
 
     def look(self, now_s: float, status: str | None) -> None:
         """Tell how it stands.

@@ -4,17 +4,12 @@ from typing import NamedTuple
 
 import pytest
 
+from dsup.core.activity import Active
+from dsup.core.confirming import AT_WORK_S, FROZEN_S
 from dsup.core.limits import Limits
-from dsup.core.liveness import (
-    FROZEN_S,
-    Absence,
-    Finding,
-    Watch,
-    calm_until_s,
-    observe,
-    rested,
-)
+from dsup.core.liveness import WAITING_S, calm_until_s, observe, rested
 from dsup.core.pulse import FLOOR_S, Look
+from dsup.core.watch import Absence, Finding, Watch
 
 TICK_S = 1.0
 
@@ -243,15 +238,31 @@ def test_overload_freezes_nobody():
     assert [one.at_s for one in found] == [10.0, 10.0 + FROZEN_S]
 
 
-def test_limits_begin_anew_after_nobody_has_looked():
+def test_a_limit_stands_still_after_nobody_has_looked():
     """A suspended laptop, or a stopped agent, is nobody's hang."""
     loops = [Loop(0, 0.1, stop_s=20.0)]
     _, watch = run(loops, 21)
 
-    watch = rested(watch, 4000.0)
+    watch = rested(watch, 3980.0)
     watch, news = observe(watch, [loops[0].look(4001.0)], 4001.0)
 
     assert not news
+
+
+def test_what_was_found_is_still_so_after_nobody_has_looked():
+    """That the agent stood still is no sign of anybody's, and refutes no proof."""
+    loops = [Loop(0, 0.1, stop_s=20.0), Loop(1, 0.1, stop_s=20.0)]
+    _, watch = run(loops, 24)
+    watch = watch._replace(absent=Absence((1,), 22.0, seen_s=23.0))
+
+    watch = rested(watch, 100.0)
+    watch, news = observe(watch, [loop.look(125.0) for loop in loops], 125.0)
+
+    assert not news
+    assert watch.absent == Absence((1,), 122.0, seen_s=123.0)
+    assert all(
+        s.since_s == pytest.approx(120.0, abs=0.2) for s in watch.suspected.values()
+    )
 
 
 def test_of_stalled_ranks_those_behind_are_named():
@@ -327,10 +338,17 @@ def alone(phase, begin_s, end_s):
 
 @pytest.mark.parametrize("phase", ["eval", "checkpoint", "finish"])
 def test_ranks_may_wait_for_one_that_evaluates_alone(phase):
-    """It has the limit of its phase, and those that wait for it learn nothing of it."""
+    """It has the limit of its phase, and those that wait for it learn nothing of it.
+
+    That they have waited for long is for people, who see by the stacks what for.
+    """
     found, watch = run(alone(phase, 30.0, 630.0), 700.0)
 
-    assert not found
+    assert [(one.kind, one.ranks, one.why) for one in found] == [
+        ("suspected", (1,), "waiting"),
+        ("cleared", (1,), "progress"),
+    ]
+    assert 30.0 + WAITING_S <= found[0].at_s <= 33.0 + WAITING_S
     assert all(pulse.longest_s < 5 for pulse in watch.pulses.values())
 
 
@@ -364,3 +382,192 @@ def test_more_overload_refutes_no_suspicion():
 
     assert not news
     assert set(watch.suspected) == {0}
+
+
+def test_a_rank_that_prepares_again_is_waited_for():
+    """Phase init, once there are steps, is the next data set of a curriculum."""
+    found, _ = run(alone("init", 30.0, 230.0), 260.0)
+
+    assert not found
+
+
+def evaluator(rank, now_s):
+    """Look at one that evaluates for nine of ten seconds, and makes no step."""
+    phase = "eval" if now_s % 10 else "init"
+    return Look(rank, "S", heartbeat_s=now_s, phase=phase)
+
+
+def test_a_dedicated_evaluator_excuses_nobody():
+    """It enters phase after phase, and nobody ever waits for it."""
+    loop, watch, found = Loop(0, 0.1, stop_s=100.0), Watch(), list[Finding]()
+    for now_s in map(float, range(1, 300)):
+        looks = [loop.look(now_s), evaluator(1, now_s)]
+        watch, news = observe(watch, looks, now_s)
+        found += news
+
+    assert [(one.kind, one.ranks, one.why) for one in found] == [
+        ("suspected", (0,), "silent"),
+        ("confirmed", (0,), "limit"),
+    ]
+
+
+def test_nobody_is_excused_beyond_the_limit_of_the_phase():
+    """Phase after phase, each within its limit: those that wait have theirs then."""
+    limits = Limits(train_s=50.0, eval_s=120.0)
+    loop = Loop(0, 0.1, stop_s=100.0)
+    beats = Loop(1, 90.0, phase="eval")  # it evaluates for ever, in steps of its own
+
+    found, _ = run([loop, beats], 400.0, watch=Watch(limits))
+
+    (confirmed,) = [one for one in found if one.kind == "confirmed"]
+    assert confirmed.ranks == (0,)
+    assert 100 + 120 + 50 <= confirmed.at_s <= 100 + 120 + 50 + 5
+
+
+@pytest.mark.parametrize("phase", ["eval", "checkpoint", "finish"])
+def test_a_rank_that_sleeps_in_the_kernel_while_it_saves_is_no_hang(phase):
+    """An fsync of a large checkpoint takes minutes; it is told, until its limit."""
+    watch, found = Watch(Limits(**{f"{phase}_s": 900.0})), list[tuple]()
+    for now_s in map(float, range(1, 1000)):
+        look = Look(0, "D" if now_s > 5 else "S", 1.0, 7, 1.0, 1.0, phase)
+        watch, news = observe(watch, [look], now_s)
+        found += [(now_s, one.kind, one.why) for one in news]
+
+    assert found == [
+        (16.0, "suspected", "asleep"),
+        (902.0, "confirmed", "asleep"),
+    ]
+
+
+def missing(until_s, other, active=None):
+    """Return when it is confirmed that rank 1 does not come, of what rank 0 does."""
+    loops, found = [Loop(1, 0.1, stop_s=100.0), other], list[tuple]()
+    _, watch = run(loops, 104.0, watch=Watch(Limits(train_s=9000.0)))
+    for now_s in map(float, range(105, until_s)):
+        if watch.absent or now_s == 105:
+            watch = watch._replace(absent=Absence((1,), 104.0, seen_s=now_s))
+        watch = watch._replace(active=active(now_s) if active else {})
+        watch, news = observe(watch, [loop.look(now_s) for loop in loops], now_s)
+        found += [(now_s, one.why) for one in news if one.kind == "confirmed"]
+    return found
+
+
+def test_nobody_is_missed_by_ranks_that_go_on():
+    """Those that were seen to wait for it have made a step, so they did not."""
+    assert missing(400, Loop(0, 3.0)) == []
+    assert missing(400, Loop(0, 0.1, stop_s=100.0)) == [(164.0, "absent")]
+
+
+def test_a_rank_that_is_at_work_is_missed_for_longer():
+    """As one that evaluates without a phase; not beyond what a collective waits."""
+    waits = Loop(0, 0.1, stop_s=100.0)
+
+    def works(now_s):
+        return {1: Active(now_s, now_s)}
+
+    def spins(now_s):
+        return {1: Active(now_s, 104.0)}
+
+    assert missing(900, waits, active=works) == [(104.0 + AT_WORK_S, "absent")]
+    assert missing(900, waits, active=spins) == [(164.0, "absent")]
+
+
+def stopped(trained_s, until_s, active=None, **watch):
+    """Return when a limit confirms, of two ranks that trained for so long."""
+    loops = [Loop(0, 0.2, stop_s=trained_s), Loop(1, 0.2, stop_s=trained_s)]
+    seen, found = Watch(**watch), list[float]()
+    for now_s in map(float, range(1, until_s)):
+        seen = seen._replace(active=active(now_s) if active else {})
+        seen, news = observe(seen, [loop.look(now_s) for loop in loops], now_s)
+        found += [now_s for one in news if one.why == "limit"]
+    return found
+
+
+def test_a_learned_limit_ends_nobody_who_is_at_work():
+    """A compilation uses a processor; it has the time that the first one has."""
+    assert stopped(100.0, 400) == [pytest.approx(161, abs=1)]
+    assert stopped(100.0, 1800, active=lambda s: {0: Active(s, s)}) == []
+    assert stopped(100.0, 2000, active=lambda s: {0: Active(s, s)}) == [
+        pytest.approx(1901, abs=1)
+    ]
+
+
+def test_work_that_has_ended_excuses_no_more():
+    """From its end on the limit counts."""
+
+    def until(now_s):
+        return {0: Active(min(now_s, 150.0), min(now_s, 150.0))}
+
+    assert stopped(100.0, 400, active=until) == [pytest.approx(211, abs=1)]
+
+
+def test_that_others_spin_excuses_nobody():
+    """Ranks that wait for a GPU do; their own limits are another matter."""
+
+    def spins(now_s):
+        return {0: Active(now_s, 90.0), 1: Active(90.0, 90.0)}
+
+    assert stopped(100.0, 400, active=spins) == [pytest.approx(161, abs=1)]
+
+
+def test_a_given_limit_is_taken_at_its_word():
+    """Whoever says how long a step may take knows what the rank does then."""
+    works = lambda s: {0: Active(s, s)}  # noqa: E731 (a value)
+
+    found = stopped(100.0, 400, active=works, limits=Limits(train_s=90.0))
+
+    assert found == [pytest.approx(191, abs=1)]
+
+
+def test_what_was_learned_in_a_moment_confirms_nothing():
+    """A resumed run skips what it has seen, and then compiles for its first step."""
+    assert stopped(5.0, 1800) == []
+
+
+def test_an_overloaded_node_triples_a_given_limit_at_most():
+    """What a user gave is no guess."""
+    loop = Loop(0, 0.1, stop_s=100.0)
+
+    found, _ = run([loop], 700, watch=Watch(Limits(train_s=60.0)), strain=10.0)
+
+    assert [one.at_s for one in found if one.kind == "confirmed"] == [280.0]
+
+
+def test_a_rank_that_is_left_may_finish():
+    """Another has ended with exit 0; this one may save the last checkpoint."""
+    loops, watch = [Loop(0, 0.2), Loop(1, 0.2, stop_s=100.0)], Watch()
+    found: list[Finding] = []
+    for now_s in map(float, range(1, 1800)):
+        there = loops if now_s <= 101 else loops[1:]
+        watch, news = observe(watch, [one.look(now_s) for one in there], now_s)
+        found += news
+
+    assert "confirmed" not in kinds(found)
+
+
+def quiet(now_s, rank, wrote):
+    return Look(rank, "S", wrote=wrote)
+
+
+def test_output_of_one_rank_is_life_of_all():
+    """Of an unmodified script rank 0 alone prints, and the others compute."""
+    watch, found = Watch(Limits(unseen_s=30.0)), []
+    for now_s in range(1, 200):
+        looks = [quiet(now_s, 0, min(now_s, 100) // 10), quiet(now_s, 1, 5)]
+        watch, news = observe(watch, looks, float(now_s))
+        found += [(now_s, one.kind, one.ranks) for one in news]
+
+    assert found == [(131, "suspected", (0, 1)), (131, "confirmed", (0, 1))]
+
+
+def test_work_of_a_rank_that_tells_nothing_is_its_life():
+    """It may print nothing, and work; that it spins is no work."""
+    watch, found = Watch(Limits(unseen_s=30.0)), []
+    for now_s in range(1, 100):
+        active = {0: Active(now_s, now_s), 1: Active(now_s, 10.0)}
+        watch = watch._replace(active=active)
+        looks = [quiet(now_s, 0, 5), quiet(now_s, 1, 5)]
+        watch, news = observe(watch, looks, float(now_s))
+        found += [(now_s, one.kind, one.ranks) for one in news]
+
+    assert found == [(41, "suspected", (1,)), (41, "confirmed", (1,))]

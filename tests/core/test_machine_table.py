@@ -41,6 +41,7 @@ helpers_left        -        -           -           -           -           -  
 group_empty         -        -           -           -           -           -           KILLING   KILLING DECIDING -        -         -
 progressed          =        =           =           =           =           =           =         =       =        =        =         -
 stepped             -        -           -           -           -           -           -         -       -        -        -         -
+took_over           =        =           =           =           =           =           =         =       =        =        =         -
 hang_suspected      -        =           -           -           -           -           -         -       -        -        -         -
 hang_cleared        -        -           -           RUNNING     -           -           -         -       -       -        -         -
 hang_confirmed      -        CAPTURING   -           -           -           -           -         -       -        -        -         -
@@ -117,6 +118,10 @@ def happening(row, node):
         "place": "",
         "times": 1.7,
         "made_s": 1.0,
+        "run": "20261130T022700Z-train-0a1b2c_n",
+        "ended_in": 2,
+        "failed_attempts": 1,
+        "best_step": None,
     }
     cls = KINDS[kind]
     return cls(**{name: values[name] for name in cls._fields})

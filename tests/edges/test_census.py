@@ -21,6 +21,7 @@ def helper():
 for line in sys.stdin:
     if line == "burn\\n": burn()
     if line == "write\\n": os.write(2, b"." * 100)
+    if line == "grow\\n": grown = bytearray(1 << 24)
     if line == "helper\\n": helper(); break
     if line == "thread\\n":
         threading.Thread(target=lambda: helper().wait()).start()
@@ -122,6 +123,35 @@ def test_a_rank_that_has_gone_is_left_out(rank):
     os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
 
     assert census.take([0], close=True) == {}
+
+
+def test_memory_and_helpers_that_are_new_are_seen(rank):
+    """Whoever only spins has neither."""
+    census = Census({0: rank.pid})
+    told(rank, "burn")  # what it needs for that is there then
+    census.take([0], close=True)
+
+    told(rank, "burn")
+    spins = answer_of(census, close=True)
+    told(rank, "grow")
+    grown = answer_of(census, close=True)
+    told(rank, "helper")
+    helped = answer_of(census, close=True)
+
+    assert [one.joined for one in (spins, grown, helped)] == [False, False, True]
+    assert grown.faults > spins.faults
+
+
+def test_what_a_rank_was_asked_to_write_is_forgiven(rank):
+    """The processor time that it has used meanwhile still counts."""
+    census = Census({0: rank.pid})
+    census.take([0], close=False)
+
+    told(rank, "burn", "write")
+    census.forgive()
+    work = answer_of(census, close=False)
+
+    assert (work.wrote, work.cpu_s >= 0.1) == (False, True)
 
 
 def test_unknown_output_is_taken_for_output():

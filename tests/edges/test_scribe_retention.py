@@ -228,7 +228,8 @@ def test_a_claim_is_made_as_soon_as_nobody_is_in_its_way(tmp_path):
     with path.open("w") as journal:
         file_lock.seize(journal.fileno())
         claim = Claim(str(path), 0o600)
-        assert not claim.settled
+        put_off = not claim.settled
+        assert put_off
         assert file_lock.is_shared(os.open(path, os.O_RDONLY)) is None
     claim.hold()
 

@@ -16,6 +16,19 @@ from dsup_runtime import contract
 
 SLEEPS = "import time; print(flush=True); time.sleep(60)"
 TALKS = "import sys\nprint(flush=True)\nfor line in sys.stdin: print(line, flush=True)"
+SLEEPS_IN_THE_KERNEL = """
+import ctypes, mmap, threading
+def burn():
+    while True: pass
+threading.Thread(target=burn, daemon=True).start()
+libc, size = ctypes.CDLL(None), 1 << 16
+stack = ctypes.c_char.from_buffer(mmap.mmap(-1, size))
+top = ctypes.c_void_p(ctypes.addressof(stack) + size - 64)
+print(flush=True)
+libc.clone(ctypes.cast(libc.sleep, ctypes.c_void_p), top, 0x4100, ctypes.c_void_p(60))
+"""
+"""As a parent of vfork does until its child executes a program."""
+
 LIMIT_S = 60
 
 
@@ -39,13 +52,13 @@ def ranks():
 
 
 @pytest.fixture
-def vigil():
-    """Give a maker of vigils over processes."""
+def vigil(tmp_path):
+    """Give a maker of vigils over processes, on a node that is never overloaded."""
     made = []
 
     def over(ranks, limits=None):
         pids = {rank: process.pid for rank, process in ranks.items()}
-        made.append(Vigil(limits or Limits(), pids))
+        made.append(Vigil(limits or Limits(), pids, str(tmp_path)))
         return made[-1]
 
     yield over
@@ -82,6 +95,19 @@ def until_state(process, letters):
         if state in letters:
             return
         assert time.monotonic() < end_s, f"still in state {state}"
+        select.select([], [], [], 0.005)
+
+
+def until_busier(pid):
+    """Wait until a process has used more processor time."""
+
+    def used():
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[11])
+
+    before, end_s = used(), time.monotonic() + LIMIT_S
+    while used() <= before:
+        assert time.monotonic() < end_s, "no other thread runs"
         select.select([], [], [], 0.005)
 
 
@@ -151,6 +177,23 @@ def test_a_rank_is_not_asleep_that_runs_now_and_then(ranks, vigil):
     assert watch.watch.pulses[0].look.state == "S"
 
 
+def test_a_main_thread_asleep_in_the_kernel_is_seen_beside_busy_ones(ranks, vigil):
+    """Watchdogs and loaders go on; the training loop does not."""
+    there = ranks(SLEEPS_IN_THE_KERNEL)
+    pid = there[0].pid
+    until_state(there[0], "D")
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        (child,) = map(int, file.read().split())
+    watch = vigil(there)
+
+    watch.look(1.0, there, b"")
+    until_busier(pid)
+    found = watch.look(12.0, there, b"")
+    os.kill(child, signal.SIGKILL)
+
+    assert [(one.kind, one.why) for one in found] == [("suspected", "asleep")]
+
+
 def test_nothing_is_folded_where_nothing_changes(ranks, vigil):
     """Until a limit comes, however far away it is."""
     there = ranks(SLEEPS)
@@ -207,14 +250,14 @@ def test_silence_of_a_rank_without_the_runtime_is_nothing_otherwise(ranks, vigil
     assert not [watch.look(float(now), there, b"") for now in range(1, 9999, 100)][-1]
 
 
-def test_limits_start_again_after_a_rest(ranks, vigil):
+def test_the_time_of_a_rest_does_not_count(ranks, vigil):
     """A stopped agent, or a suspended machine, has not looked."""
     there = ranks(SLEEPS)
     watch = vigil(there)
     for now in range(1, 11):
         watch.look(now, there, page(beat(now, now)))
 
-    watch.rest(4000.0)
+    watch.rest(3990.0)
 
     assert not watch.look(4001.0, there, page(beat(10, 10)))
 
@@ -241,3 +284,20 @@ def test_a_page_that_is_too_short_has_no_news(ranks, vigil):
     there = ranks(SLEEPS, SLEEPS)
 
     assert not vigil(there).look(1.0, there, page())
+
+
+def test_what_a_rank_is_asked_to_write_is_no_life(ranks, vigil):
+    """Its stacks, of a rank that tells nothing else."""
+    there = ranks(TALKS)
+    watch = vigil(there, Limits(unseen_s=30.0))
+    watch.look(1.0, there, b"")
+
+    watch.deafen(deaf=True)
+    there[0].stdin.write(b"on\n")
+    there[0].stdin.flush()
+    there[0].stdout.readline()
+    watch.look(20.0, there, b"")
+    watch.deafen(deaf=False)
+
+    found = watch.look(32.0, there, b"")
+    assert [one.kind for one in found] == ["suspected", "confirmed"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dsup.report import account
-from dsup.report.past import Past, document
+from dsup.report.past import Past, document, failed_in_a_row
 from dsup.report.snapshot import Name
 
 HEALTHY_S = 1800.0
@@ -89,3 +89,34 @@ def test_a_person_who_stopped_a_run_is_no_preemption():
     stop = told(asked, EXIT)["stop"]
     assert (stop["kind"], stop["reason"]) == ("user", "dsup stop (uid 5, pid 7)")
     assert told(term, EXIT | {"code": 143})["stop"]["kind"] == "preempt"
+
+
+TAKEN = {
+    "event": "took_over",
+    "at_s": 1.5,
+    "run": "r0",
+    "cause": "agent_killed",
+    "ended_in": 1,
+    "failed_attempts": 2,
+    "best_step": 90,
+}
+
+
+@pytest.mark.parametrize(
+    ("lives", "more", "failed", "best"),
+    [
+        pytest.param([(5, 0)], (), 1, None, id="the last one counts"),
+        pytest.param([(5, 1), (5, 1)], (), 2, 8, id="two in a row"),
+        pytest.param([(5, 1), (HEALTHY_S, 1)], (), 1, 8, id="forgiven"),
+        pytest.param([(5, 1)], (TAKEN,), 3, 90, id="and those taken over"),
+        pytest.param([(5, 0), (HEALTHY_S, 1)], (TAKEN,), 1, 90, id="forgiven, too"),
+    ],
+)
+def test_failures_of_a_run_that_was_cut_off(lives, more, failed, best):
+    """Its last attempt failed, too, and so did those of the runs that it took over."""
+    header, launched, *rest = attempts(*lives)
+    lines = [header, launched]
+    lines += [json.dumps({"n": 90 + n, **item}) for n, item in enumerate(more)]
+    lines += rest
+
+    assert failed_in_a_row(account.account(lines), lines) == (failed, best)

@@ -221,15 +221,17 @@ def test_a_stuck_agent_ends_in_another_start(service):
 
 @pytest.mark.parametrize("lost", ["agent", "guard"])
 def test_a_killed_supervisor_is_started_again(service, lost):
-    """Whichever of the two is killed: nothing of the run is left, and one is begun."""
+    """Nothing of the run is left, and the next one goes on with its count."""
     service.configure(FAST_RUN, script=BEGIN + RANKS)
     service.start()
     service.until(lambda: len(service.files("began.*")) == 2)
+    service.until(lambda: "logs in" in service.console())
     before = set(service.processes())
     service.kill(lost, signal.SIGKILL)
     service.comes_to(ActiveState="active", SubState="running", NRestarts="1")
 
     assert before.isdisjoint(service.processes())
+    service.until(lambda: "its 1 failed attempt counts on" in service.console())
 
 
 def test_a_service_without_its_file_says_so(service):

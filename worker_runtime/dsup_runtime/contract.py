@@ -126,6 +126,9 @@ NOTE_MAX_BYTES = 65_536
 # Names in the run directory.
 RUN_FILE = "run.json"
 JOURNAL_FILE = "events.jsonl"
+CLOSED_FILE = "closed.json"
+"""Written by the launch that found the run cut off, and took over its count."""
+
 CONTROL_SOCKET = "control.sock"
 HEARTBEATS_FILE = "heartbeats"
 STDOUT_FILE = "stdout.log"

@@ -16,9 +16,11 @@ from dsup.cli.values import rank_count
 from dsup.core.errors import SpecError
 from dsup.core.job import Job, Option
 from dsup.core.limits import Limits, shown
+from dsup.core.parentage import Parentage, parent_of, script_of
 from dsup.core.plan import Policy
 from dsup.core.state import Spec
 from dsup.core.streams import Streams
+from dsup.linux import proc
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.]+")
 _UNSAFE_IN_CACHE: Final = re.compile(r'[\\/:*?"<>|]')
@@ -108,7 +110,14 @@ def build(call: Call, *, dry: bool) -> Job:
         metrics_file=_absolute(options["metrics_file"]),
         on_event=options["on_event"],
         rank_cgroups=options["rank_cgroups"],
+        parentage=_parentage(options, environment),
     )
+
+
+def _parentage(options: Mapping[str, Any], environment: Mapping[str, str]) -> Parentage:
+    cgroups, directory = proc.read_text("/proc/self/cgroup"), os.getcwd()
+    parent = parent_of(environment, cgroups, os.uname().nodename)
+    return Parentage(parent, script_of(options, directory), directory)
 
 
 def _setting(call: Call, ranks: int) -> output.Setting:

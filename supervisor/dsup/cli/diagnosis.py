@@ -12,6 +12,7 @@ from dsup.cli.foreign import kept_case, of_logs
 from dsup.cli.run_files import (
     RunFiles,
     UnreadableRunError,
+    closed_by,
     read_run,
     read_verdicts,
     run_file,
@@ -65,8 +66,8 @@ def diagnosis(path: str, seen: Seen | None = None) -> Diagnosis:
         return _without_journal(path, str(error))
     if seen is not None:
         files = files._replace(alive=seen.alive)
-    rebooted = _rebooted(files) if seen is None else seen.rebooted
-    return _Reading(files, told, rebooted).diagnosis()
+    booted = rebooted(files) if seen is None else seen.rebooted
+    return _Reading(files, told, rebooted=booted).diagnosis()
 
 
 def _without_journal(path: str, refusal: str) -> Diagnosis:
@@ -116,11 +117,19 @@ def _unread_verdict(name: str) -> str:
 class _Reading:
     """Puts a run's files together."""
 
-    def __init__(self, files: RunFiles, told: Account, rebooted: bool) -> None:
+    def __init__(self, files: RunFiles, told: Account, *, rebooted: bool) -> None:
+        kept = files.verdicts.get(told.attempt)
+        unwritten = told.gone and files.alive is not True
+        closing = kept and unwritten and kept.verdict.rule == hindsight.GONE_RULE
+        # Who closed the run wrote it; dsup had not lived to judge that attempt.
+        self._closing = kept if closing else None
+        if closing:
+            rest = {n: one for n, one in files.verdicts.items() if n != told.attempt}
+            files = files._replace(verdicts=rest)
         self._files = files
         self._told = told
         self._rebooted = rebooted
-        self._offset_s, self._started_s = _clocks(files, told)
+        self._offset_s, self._started_s = clocks(files, told)
         host = files.known.get("host")
         self._node = host if isinstance(host, str) else "an unknown node"
 
@@ -177,7 +186,13 @@ class _Reading:
     def _gone(self) -> Case:
         rebooted = not self._told.guard_lost and self._rebooted
         verdict = hindsight.agent_gone(self._told, node=self._node, rebooted=rebooted)
-        return self._made(verdict)._replace(next_text="nothing: dsup itself is gone")
+        by = closed_by(self._files.path)
+        said = "nothing: dsup itself is gone"
+        said = f"run {by} took its count of failures over" if by else said
+        if self._closing is None:
+            return self._made(verdict)._replace(next_text=said)
+        case = self._made(self._closing.verdict)
+        return case._replace(next_text=said, offset_s=0.0)
 
     def _made(self, verdict: Verdict) -> Case:
         told, number = self._told, verdict.attempt
@@ -230,7 +245,7 @@ def _says(directory: str, name: str) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size > 0
 
 
-def _clocks(files: RunFiles, told: Account) -> tuple[float, float]:
+def clocks(files: RunFiles, told: Account) -> tuple[float, float]:
     """Return CLOCK_REALTIME minus the agent's clock, and when the run began."""
     clocks = files.known.get("clocks")
     if isinstance(clocks, dict):
@@ -243,7 +258,7 @@ def _clocks(files: RunFiles, told: Account) -> tuple[float, float]:
     return files.written_s - last_s, files.written_s
 
 
-def _rebooted(files: RunFiles) -> bool:
+def rebooted(files: RunFiles) -> bool:
     """Return whether this is the run's node, and has been booted since."""
     then = files.known.get("boot_id")
     if files.known.get("host") != os.uname().nodename or not isinstance(then, str):

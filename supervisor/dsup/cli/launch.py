@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -11,6 +11,9 @@ from dsup.cli import options_logs, options_run, options_service, options_torchru
 from dsup.cli.command import SectionedCommand
 from dsup.cli.config_file import script_and_args
 from dsup.linux.guardian import Guardian
+
+if TYPE_CHECKING:
+    from dsup.core.job import Job
 
 _HELP: Final = """Run SCRIPT on every rank and keep it running.
 
@@ -71,7 +74,14 @@ def _launch(context: click.Context, /, **options: Any) -> int:  # noqa: ANN401 (
         job = checked(job, guardian.pidfd)
     from dsup.agent import run
 
-    return run(job, guardian)
+    return run(job, guardian, _look_back)
+
+
+def _look_back(job: Job) -> bytes:
+    """Find the run before; in an aide, which loads by itself what it needs."""
+    from dsup.cli.predecessor import look_back
+
+    return look_back(job)
 
 
 def origins(context: click.Context) -> dict[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from dsup.cli.safe_files import Opened, is_directory, read_below
 from dsup.core.errors import DsupError, SpecError
+from dsup.core.printable import printable
 from dsup.edges.scribe.retention import is_alive
 from dsup.linux import file_lock
 from dsup.report.typed import a_dict, loads
@@ -19,6 +20,8 @@ JOURNAL_MAX_BYTES: Final = 32 * 1024 * 1024
 """Of a longer journal its end is read: it tells how the run ended."""
 
 _RUN_FILE_MAX_BYTES: Final = 4 * 1024 * 1024
+_CLOSED_MAX_BYTES: Final = 4096
+_NAME_MAX_CHARS: Final = 255
 _ATTEMPTS_MAX: Final = 1000
 _TAIL_BYTES: Final = 4096
 _CANNOT: Final = "cannot diagnose "
@@ -115,6 +118,21 @@ def run_file(path: str) -> dict[str, object]:
         return a_dict(loads(read_below(path, contract.RUN_FILE, _RUN_FILE_MAX_BYTES)))
     except (OSError, ValueError):
         return {}
+
+
+def closed_by(path: str) -> str | None:
+    """Return the run whose launch closed this one; empty if unknown, None for none."""
+    try:
+        raw = read_below(path, contract.CLOSED_FILE, _CLOSED_MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+    with suppress(ValueError):
+        by = a_dict(loads(raw)).get("by")
+        if isinstance(by, str):
+            return printable(by[:_NAME_MAX_CHARS])
+    return ""
 
 
 def read_verdicts(path: str) -> tuple[dict[int, Kept], tuple[str, ...]]:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dsup.core.step_events import Progressed as Progressed  # noqa: PLC0414 (as here)
 from dsup.core.step_events import Stepped as Stepped  # noqa: PLC0414 (as here)
+from dsup.core.step_events import TookOver as TookOver  # noqa: PLC0414 (as here)
 
 StopKind: TypeAlias = Literal["user", "limit", "preempt", "peer", "error"]
 """A word of ``contract.STOP_KINDS``, but for ``none``."""
@@ -333,6 +334,7 @@ Event: TypeAlias = (
     | GroupEmpty
     | Progressed
     | Stepped
+    | TookOver
     | HangSuspected
     | HangCleared
     | HangConfirmed

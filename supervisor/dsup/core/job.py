@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from dsup.core.environment import Choices
 from dsup.core.limits import Limits
 from dsup.core.output import Output
+from dsup.core.parentage import Parentage
 from dsup.core.state import Spec
 
 Level: TypeAlias = Literal["quiet", "normal", "verbose"]
@@ -81,6 +82,7 @@ class Job(NamedTuple):
         rank_cgroups: each rank gets a cgroup of its own: where dsup was given one to
             divide, where the user says that it was, or nowhere.
         preflight: check, state, text and fix of what was found of the node before.
+        parentage: where the launch comes from.
     """
 
     spec: Spec
@@ -113,6 +115,7 @@ class Job(NamedTuple):
     on_event: str = ""
     rank_cgroups: RankCgroups = "auto"
     preflight: tuple[tuple[str, str, str, str], ...] = ()
+    parentage: Parentage = Parentage()
 
 
 def command(job: Job, local_rank: int, resume_from: str) -> tuple[str, ...]:

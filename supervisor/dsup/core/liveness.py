@@ -9,113 +9,47 @@ is acted upon, and wants more: a rank that is frozen or sleeps in the kernel for
 minute; ranks that wait in a collective while others never came, for a minute and five
 times the longest step of this attempt; or a phase that outlasts its limit.
 
-A step time is learned from this attempt's own steps: their median, so that an
-evaluation in every hundredth step does not move it. A pause that has passed by itself
-is learned, too: what a loop has survived once is no reason for suspicion again. Limits
-widen with the strain of the node, and start again after whatever stops the agent itself
-(the machine's ``LoopStalled``), since then nobody has looked. While a rank evaluates,
-saves or finishes, those that train may wait for it: it has a limit, and they have none.
+How step times are learned says ``pulse``, what follows from them ``patience``. Limits
+widen with the strain of the node, and whatever stops the agent itself (the machine's
+``LoopStalled``) counts for nobody, since then nobody has looked. While a rank
+evaluates, saves or finishes, those that train may wait for it: it has a limit, and they
+have none until then.
+
+Whoever does something need not hang, step or no step: ``activity``. Of a rank that is
+at work nothing but a limit that was given, or ``AT_WORK_S`` in which all others wait
+for it, is acted upon.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
+from dsup.core import activity, pulse
+from dsup.core.confirming import TRACED, confirmed
 from dsup.core.limits import Limits
-from dsup.core.pulse import (
-    FLOOR_S,
-    LONGEST_TIMES,
-    Look,
-    Pulse,
-    excused,
-    limit_of,
-    looked_at,
-    patience_s,
-    waits_for,
+from dsup.core.patience import excuse_s, excused, patience_s
+from dsup.core.pulse import FLOOR_S, Look, Pulse
+from dsup.core.watch import (
+    BY_STATE,
+    FOR_PEOPLE,
+    Finding,
+    Kind,
+    Suspicion,
+    Watch,
+    strongest,
 )
 
-Kind: TypeAlias = Literal["frozen", "asleep", "idle", "still", "silent", "stalled"]
-"""State T; state D; of ranks that tell nothing, those that ``stillness`` has found; no
-heartbeat; heartbeats but no step."""
-
-FROZEN_S: Final = 60.0
 ASLEEP_SUSPECT_S: Final = 10.0
-ABSENT_S: Final = 60.0
+WAITING_S: Final = 300.0
+"""Shorter than any time-out that PyTorch has by default."""
 
 TRACED_SUSPECT_S: Final = 2.0
 """A debugger that looks for a moment stops a process for less."""
 
 _FROZEN: Final = frozenset("Tt")
-_TRACED: Final = "t"
 _ASLEEP: Final = "D"
 _STILL: Final = _FROZEN | {_ASLEEP}
-_BY_STATE: Final = frozenset({"frozen", "asleep"})
-_FOR_PEOPLE: Final = frozenset({"idle", "still"})
-"""Nothing is done on these, whatever stacks show."""
-
-
-class Suspicion(NamedTuple):
-    """A rank that is suspected to hang.
-
-    Attributes:
-        since_s: when its last sign of life or progress was.
-        limit_s: what it has outlasted, seconds.
-    """
-
-    rank: int
-    kind: Kind
-    since_s: float
-    limit_s: float
-    phase: str = ""
-    step: int | None = None
-
-
-class Absence(NamedTuple):
-    """What stacks have shown: these ranks did not come where all others wait.
-
-    Attributes:
-        ranks: who did not come.
-        since_s: since when that is so.
-        place: where the first of them is.
-        seen_s: when stacks have last shown it; nothing has moved in between.
-    """
-
-    ranks: tuple[int, ...]
-    since_s: float
-    place: str = ""
-    seen_s: float = 0.0
-
-
-class Finding(NamedTuple):
-    """News for the state machine.
-
-    Attributes:
-        ranks: whom it is about, those suspected for the strongest reason.
-    """
-
-    kind: Literal["suspected", "cleared", "confirmed"]
-    ranks: tuple[int, ...]
-    why: str
-    suspicions: tuple[Suspicion, ...] = ()
-
-
-class Watch(NamedTuple):
-    """Everything that is remembered of an attempt.
-
-    Attributes:
-        suspected: by rank.
-        still: who does nothing, of ranks that tell nothing; see ``stillness``.
-        absent: what the last stacks have shown; None where nobody was missing.
-        confirmed: it was said; there is nothing more to say until that has passed.
-    """
-
-    limits: Limits = Limits()
-    pulses: Mapping[int, Pulse] = {}
-    suspected: Mapping[int, Suspicion] = {}
-    still: Mapping[int, Suspicion] = {}
-    absent: Absence | None = None
-    confirmed: bool = False
 
 
 def observe(
@@ -141,15 +75,21 @@ def observe(
     }
     still = {rank: doubt for rank, doubt in watch.still.items() if rank in pulses}
     suspected = still | suspected
-    absent = watch.absent if watch.absent and suspected else None
+    absent = watch.absent if suspected else None
+    if absent and _went_on(watch.pulses, pulses, absent.ranks):
+        absent = None
     said = watch.confirmed and bool(suspected)
     after = watch._replace(
-        pulses=pulses, suspected=suspected, absent=absent, confirmed=said
+        pulses=pulses,
+        suspected=suspected,
+        absent=absent,
+        confirmed=said,
+        left=watch.left or not watch.pulses.keys() <= pulses.keys(),
     )
     found = tuple(_news(watch, after))
-    confirmed = None if said else _confirmed(after, now_s, strain)
-    if confirmed is not None:
-        return after._replace(confirmed=True), (*found, confirmed)
+    proof = None if said else confirmed(after, now_s, strain)
+    if proof is not None:
+        return after._replace(confirmed=True), (*found, proof)
     return after, found
 
 
@@ -157,12 +97,45 @@ def _looked_at(watch: Watch, looks: Iterable[Look], now_s: float) -> dict[int, P
     """Return all pulses; who may wait for a rank that evaluates or saves is excused."""
     before = watch.pulses
     pulses = {
-        look.rank: looked_at(before.get(look.rank), look, now_s) for look in looks
+        look.rank: pulse.looked_at(before.get(look.rank), look, now_s) for look in looks
     }
+    if any(not one.look.phase for one in pulses.values()):
+        pulses = _heard(watch, pulses, now_s)
     # Those of before as well: whoever waited until now has had no time for a step yet.
-    if waits_for((*before.values(), *pulses.values()), watch.limits, now_s):
-        return {rank: excused(pulse, now_s) for rank, pulse in pulses.items()}
+    for_s = excuse_s((*before.values(), *pulses.values()), watch.limits, now_s)
+    if for_s is not None:
+        return {rank: excused(one, for_s, now_s) for rank, one in pulses.items()}
     return pulses
+
+
+def _heard(watch: Watch, pulses: dict[int, Pulse], now_s: float) -> dict[int, Pulse]:
+    """Return pulses, where ranks that tell nothing may live by other signs.
+
+    Output of any rank of the node is one, since often one alone prints; and so is work
+    of their own.
+    """
+    heard = _went_on(watch.pulses, pulses)
+    after = dict(pulses)
+    for rank, one in pulses.items():
+        if one.look.phase:
+            continue
+        own_s = watch.active[rank].lively_s if rank in watch.active else one.since_s
+        since_s = now_s if heard else max(one.since_s, own_s)
+        after[rank] = one._replace(since_s=since_s)
+    return after
+
+
+def _went_on(
+    before: Mapping[int, Pulse],
+    after: Mapping[int, Pulse],
+    but: Collection[int] = (),
+) -> bool:
+    """Return whether a rank that was known has shown progress since."""
+    return any(
+        rank in before and one.moved_s > before[rank].moved_s
+        for rank, one in after.items()
+        if rank not in but
+    )
 
 
 def calm_until_s(watch: Watch) -> float:
@@ -170,43 +143,56 @@ def calm_until_s(watch: Watch) -> float:
 
     Overload only puts it off. Minus infinity where every look counts.
     """
-    still = any(p.look.state in _STILL for p in watch.pulses.values())
+    still = any(one.look.state in _STILL for one in watch.pulses.values())
     if watch.suspected or still:
         return float("-inf")
     patience = (
-        (pulse.since_s, patience_s(pulse, watch.limits))
-        for pulse in watch.pulses.values()
+        (one.since_s, patience_s(one, watch.limits)) for one in watch.pulses.values()
     )
     dues = [since_s + limit_s for since_s, limit_s in patience if limit_s is not None]
     return min(dues, default=float("inf"))
 
 
-def rested(watch: Watch, now_s: float) -> Watch:
-    """Return a watch whose limits start again: nobody has looked for a while."""
-    pulses = {
-        rank: pulse._replace(since_s=now_s, state_s=now_s, cpu_s=pulse.look.cpu_s)
-        for rank, pulse in watch.pulses.items()
-    }
-    return watch._replace(pulses=pulses, still={}, absent=None)
+def rested(watch: Watch, for_s: float) -> Watch:
+    """Return a watch for which that time has not passed: nobody has looked.
+
+    Whatever was suspected or shown by stacks stays so; a step is seen at the next look.
+    """
+    absent = watch.absent and watch.absent._replace(
+        since_s=watch.absent.since_s + for_s, seen_s=watch.absent.seen_s + for_s
+    )
+    return watch._replace(
+        pulses={r: pulse.shifted(one, for_s) for r, one in watch.pulses.items()},
+        suspected=_shifted(watch.suspected, for_s),
+        still=_shifted(watch.still, for_s),
+        absent=absent,
+        active=activity.shifted(watch.active, for_s),
+    )
+
+
+def _shifted(doubts: Mapping[int, Suspicion], by_s: float) -> dict[int, Suspicion]:
+    return {r: s._replace(since_s=s.since_s + by_s) for r, s in doubts.items()}
 
 
 def _suspicion(
     pulse: Pulse, limits: Limits, now_s: float, strain: float
 ) -> Suspicion | None:
     look = pulse.look
-    held_s = TRACED_SUSPECT_S if look.state == _TRACED else 0.0
+    held_s = TRACED_SUSPECT_S if look.state == TRACED else 0.0
     if look.state in _FROZEN and now_s - pulse.state_s >= held_s:
         return _suspect(pulse, "frozen", pulse.state_s, held_s)
     idle = look.cpu_s <= pulse.cpu_s
     if look.state == _ASLEEP and idle and now_s - pulse.state_s >= ASLEEP_SUSPECT_S:
         return _suspect(pulse, "asleep", pulse.state_s, ASLEEP_SUSPECT_S)
+    if pulse.excused and now_s - pulse.moved_s > WAITING_S * strain:
+        return _suspect(pulse, "waiting", pulse.moved_s, WAITING_S)
     if now_s - pulse.since_s <= FLOOR_S:
         return None
-    limit_s = patience_s(pulse, limits)
-    if limit_s is None or now_s - pulse.since_s <= limit_s * strain:
+    limit_s = patience_s(pulse, limits, strain)
+    if limit_s is None or now_s - pulse.since_s <= limit_s:
         return None
     beat_s = look.heartbeat_s
-    silent = beat_s is None or now_s - beat_s > limit_s * strain
+    silent = beat_s is None or now_s - beat_s > limit_s
     return _suspect(pulse, "silent" if silent else "stalled", pulse.since_s, limit_s)
 
 
@@ -240,55 +226,8 @@ def _is_stronger(
     """
     if not after or not before:
         return bool(after)
+    if not any(s.kind not in FOR_PEOPLE for s in before.values()):
+        return any(s.kind not in FOR_PEOPLE for s in after.values())
     known = {(s.rank, s.kind) for s in before.values()}
-    told = {(s.rank, s.kind) for s in after.values() if s.kind in _BY_STATE}
+    told = {(s.rank, s.kind) for s in after.values() if s.kind in BY_STATE}
     return bool(told - known)
-
-
-def strongest(suspected: Mapping[int, Suspicion]) -> list[Suspicion]:
-    """Return those suspected for the strongest reason, of stalled ones those behind."""
-    order = get_args(Kind)
-    kind = min((s.kind for s in suspected.values()), key=order.index)
-    alike = [s for _, s in sorted(suspected.items()) if s.kind == kind]
-    if kind in _BY_STATE:
-        return alike
-    least = min(-1 if s.step is None else s.step for s in alike)
-    return [s for s in alike if (-1 if s.step is None else s.step) == least]
-
-
-def _confirmed(watch: Watch, now_s: float, strain: float) -> Finding | None:
-    if any(pulse.look.state == _TRACED for pulse in watch.pulses.values()):
-        return None  # somebody debugs a rank, and the others wait for that
-    # Overload freezes nobody: somebody has sent a signal.
-    for kind, lasts_s in (("frozen", FROZEN_S), ("asleep", FROZEN_S * strain)):
-        long = [
-            s
-            for s in watch.suspected.values()
-            if s.kind == kind and now_s - s.since_s >= lasts_s
-        ]
-        if long:
-            return Finding("confirmed", tuple(s.rank for s in long), kind, tuple(long))
-    told = any(s.kind not in _FOR_PEOPLE for s in watch.suspected.values())
-    if watch.absent is not None and told:
-        longest_s = max((p.longest_s for p in watch.pulses.values()), default=0.0)
-        patience_s = max(ABSENT_S, LONGEST_TIMES * longest_s) * strain
-        # Seen once more, late: whoever came since then is waited for no longer.
-        proven_s = watch.absent.seen_s - watch.absent.since_s
-        if now_s - watch.absent.since_s >= patience_s <= 2 * proven_s:
-            return Finding("confirmed", watch.absent.ranks, "absent")
-    over = [
-        s
-        for rank, s in watch.suspected.items()
-        if _outlasted(watch.pulses[rank], watch.limits, now_s, strain)
-    ]
-    if not over:
-        return None
-    suspects = strongest({s.rank: s for s in over})
-    return Finding(
-        "confirmed", tuple(s.rank for s in suspects), "limit", tuple(suspects)
-    )
-
-
-def _outlasted(pulse: Pulse, limits: Limits, now_s: float, strain: float) -> bool:
-    limit_s = limit_of(pulse, limits)
-    return limit_s is not None and now_s - pulse.since_s > limit_s * strain

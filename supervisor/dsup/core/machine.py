@@ -125,6 +125,8 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912, P
             return outcome.after_step(state, event.step), ()
         case ev.Stepped():
             return state, ()
+        case ev.TookOver():
+            return outcome.after_takeover(state, event), ()
         case ev.HangSuspected() | ev.HangCleared() | ev.HangConfirmed():
             return hanging.on_finding(state, event)
         case ev.Captured() | ev.Straggles():

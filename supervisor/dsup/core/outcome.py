@@ -110,6 +110,18 @@ def after_step(state: State, step: int) -> State:
     return state._replace(best_step=step, progressed=True)
 
 
+def after_takeover(state: State, event: ev.TookOver) -> State:
+    """Return the state that goes on where the run before was cut off.
+
+    The attempt that runs goes on even if no restart is left after it.
+    """
+    known = [step for step in (state.best_step, event.best_step) if step is not None]
+    return state._replace(
+        failed_attempts=state.failed_attempts + event.failed_attempts,
+        best_step=max(known, default=None),
+    )
+
+
 def after_scan(state: State, step: int | None) -> State:
     """Return the state that knows the newest checkpoint's step, None for none.
 

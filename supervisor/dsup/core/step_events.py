@@ -1,4 +1,4 @@
-"""The events about steps; ``core.events`` has all the others, and names these, too."""
+"""Events that change no stage; ``core.events`` has all the others, and names these."""
 
 from __future__ import annotations
 
@@ -29,3 +29,23 @@ class Stepped(NamedTuple):
     attempt: int
     step: int
     made_s: float
+
+
+class TookOver(NamedTuple):
+    """The run before, of the same job, was found unfinished and dead, and closed.
+
+    Attributes:
+        run: its name.
+        cause: what ended it, ``agent_killed`` or ``node_rebooted``.
+        ended_in: its last attempt.
+        failed_attempts: its failures in a row, that last one included.
+        best_step: the highest step that it told of; None for none.
+    """
+
+    kind: Literal["took_over"]
+    at_s: float
+    run: str
+    cause: str
+    ended_in: int
+    failed_attempts: int
+    best_step: int | None

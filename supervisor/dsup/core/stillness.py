@@ -16,7 +16,7 @@ PyTorch has by default, and longer than a file system or a service is usually aw
 
 Neither is found before every rank concerned has worked for ``WORKED_S`` in all: a
 coordinator that only ever waits has never worked. Any work and any output starts the
-time again, and so does whatever kept the agent from looking.
+time again; while something keeps the agent from looking, it stands.
 
 Not covered, because others than hangs look alike: all ranks busy and silent (a
 compilation, or a loop that prints nothing), and one busy rank for which all others wait
@@ -28,7 +28,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from dsup.core.liveness import Suspicion
+from dsup.core.activity import FLAT_SHARE, Work
+from dsup.core.watch import Suspicion
 
 EVERY_S: Final = 30.0
 """A census of eight ranks with sixteen helpers each takes some milliseconds."""
@@ -39,24 +40,9 @@ CLOSE_AFTER_S: Final = 60.0
 STILL_S: Final = 300.0
 WORKED_S: Final = 60.0
 
-FLAT_SHARE: Final = 0.02
-"""Of one processor: watchdog threads and polls of libraries use less."""
-
 WORK_SHARE: Final = 0.2
 BUSY_SHARE: Final = 0.5
 _GAP_TIMES: Final = 3.0
-
-
-class Work(NamedTuple):
-    """What a rank and its helpers have done since the census before.
-
-    Attributes:
-        cpu_s: processor time, seconds.
-        wrote: they have written something, or that is unknown.
-    """
-
-    cpu_s: float
-    wrote: bool
 
 
 class Past(NamedTuple):
@@ -97,7 +83,7 @@ def counted(before: Stillness, works: Mapping[int, Work], now_s: float) -> Still
     """
     since_s = now_s if before.at_s is None else before.at_s
     if now_s - since_s > _GAP_TIMES * EVERY_S:
-        before = rested(before, now_s)
+        before = rested(before, now_s - since_s)
         since_s = now_s
     ranks = {
         rank: _past(before.ranks.get(rank, Past()), work, since_s, now_s)
@@ -107,10 +93,17 @@ def counted(before: Stillness, works: Mapping[int, Work], now_s: float) -> Still
     return Stillness(now_s, ranks, before.wrote or wrote)
 
 
-def rested(before: Stillness, now_s: float) -> Stillness:
-    """Return what is left after nobody has looked for a while: who has worked."""
-    ranks = {rank: Past(worked_s=past.worked_s) for rank, past in before.ranks.items()}
-    return before._replace(at_s=now_s, ranks=ranks)
+def rested(before: Stillness, for_s: float) -> Stillness:
+    """Return what is remembered, but for a time in which nobody has looked."""
+    ranks = {
+        rank: past._replace(
+            still_s=None if past.still_s is None else past.still_s + for_s,
+            busy_s=None if past.busy_s is None else past.busy_s + for_s,
+        )
+        for rank, past in before.ranks.items()
+    }
+    at_s = None if before.at_s is None else before.at_s + for_s
+    return before._replace(at_s=at_s, ranks=ranks)
 
 
 def suspects(

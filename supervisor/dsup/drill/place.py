@@ -118,12 +118,19 @@ class Place:
 
     def last_line(self) -> str:
         """Return the last line on the consoles of the jobs that is dsup's own."""
+        own = self._own_lines()
+        return printable(own[-1].strip()) if own else ""
+
+    def says(self, words: str) -> bool:
+        """Return whether dsup has said a line with these words."""
+        return any(words in line for line in self._own_lines())
+
+    def _own_lines(self) -> list[str]:
         try:
             with open(os.path.join(self.home, _CONSOLE), errors="replace") as console:
-                own = [line for line in console if line.startswith("dsup: ")]
+                return [line for line in console if line.startswith("dsup: ")]
         except FileNotFoundError:
-            own = []
-        return printable(own[-1].strip()) if own else ""
+            return []
 
     def run_dirs(self) -> list[str]:
         """Return the directories of the runs; those of one second in any order."""

@@ -112,6 +112,13 @@ def _after_relaunch(
     )
     gone_s = time.monotonic()
     again = place.launch(*options)
+    name = os.path.basename(run_dir)
+    place.until(
+        lambda: place.says(f"the run before, {name}, ended"),
+        "the second launch told of the first",
+        again,
+        _STEP_S,
+    )
     first = _finished(place, again, fault.lines)
     times = Times(None, gone_s - fault.at_s, first["at_s"] - gone_s)
     seen = _seen(place, run_dir, again, fault, first)

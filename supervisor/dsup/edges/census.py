@@ -12,16 +12,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from dsup.core.stillness import Work
+from dsup.core.activity import Work
 from dsup.linux import proc
 
 PROCESSES_MAX: Final = 256
 """So many processes of a rank are looked at."""
 
-_STATE, _TIMES, _START = 0, slice(11, 15), 19
-"""Of /proc/PID/stat, counted from the state; with the times of collected children."""
+_STATE, _FAULTS, _TIMES, _START = 0, slice(7, 11), slice(11, 15), 19
+"""Of /proc/PID/stat, counted from the state; with those of collected children."""
 
 _GONE: Final = frozenset({b"Z", b"X"})
+_QUEUED: Final = 1  # of /proc/PID/schedstat
+_NS: Final = 1e-9
 _TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 _WROTE: Final = b"wchar: "
 
@@ -31,6 +33,8 @@ class _Account(NamedTuple):
 
     ticks: int
     wrote: int | None
+    faults: int = 0
+    queued_ns: int = 0
 
 
 class Census:
@@ -63,6 +67,14 @@ class Census:
         self._known = met if close else before | met
         return works
 
+    def forgive(self) -> None:
+        """Count what ranks have written by now as nothing: they were asked to."""
+        for pid in self._pids.values():
+            for key, now in _accounts(pid, proc.children):
+                if (old := self._known.get(key)) is not None:
+                    met = old._replace(wrote=now.wrote, faults=now.faults)
+                    self._known[key] = met
+
 
 def _work(
     family: Mapping[tuple[int, int], _Account],
@@ -71,7 +83,10 @@ def _work(
     pairs = [(before.get(key, now), now) for key, now in family.items()]
     ticks = sum(max(now.ticks - old.ticks, 0) for old, now in pairs)
     wrote = any(now.wrote is None or now.wrote != old.wrote for old, now in pairs)
-    return Work(ticks * _TICK_S, wrote)
+    faults = sum(max(now.faults - old.faults, 0) for old, now in pairs)
+    queued_ns = sum(max(now.queued_ns - old.queued_ns, 0) for old, now in pairs)
+    joined = not family.keys() <= before.keys()
+    return Work(ticks * _TICK_S, wrote, faults, joined, queued_ns * _NS)
 
 
 def _accounts(
@@ -86,8 +101,10 @@ def _accounts(
             if pid == root:
                 return
             continue
-        ticks = sum(map(int, fields[_TIMES]))
-        yield (pid, int(fields[_START])), _Account(ticks, _wrote(pid))
+        ticks, faults = (sum(map(int, fields[part])) for part in (_TIMES, _FAULTS))
+        queued_ns = _queued_ns(pid) if pid == root else 0
+        account = _Account(ticks, _wrote(pid), faults, queued_ns)
+        yield (pid, int(fields[_START])), account
         family += children(pid)[: max(PROCESSES_MAX - len(family), 0)]
 
 
@@ -96,3 +113,9 @@ def _wrote(pid: int) -> int | None:
     _, found, rest = proc.read_bytes(f"/proc/{pid}/io").partition(_WROTE)
     number = rest.partition(b"\n")[0]
     return int(number) if found and number.isdigit() else None
+
+
+def _queued_ns(pid: int) -> int:
+    """Return how long a main thread has waited for a processor; 0 if unknown."""
+    fields = proc.read_bytes(f"/proc/{pid}/schedstat").split()
+    return int(fields[_QUEUED]) if len(fields) > _QUEUED else 0

@@ -20,10 +20,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from dsup.core import liveness, strain
+from dsup.core.activity import Active
 from dsup.core.limits import Limits
-from dsup.core.liveness import Absence, Finding, Suspicion, Watch
-from dsup.core.pulse import FLOOR_S, Look, limit_of
+from dsup.core.pulse import FLOOR_S, Look
+from dsup.core.watch import Absence, Finding, Suspicion, Watch
 from dsup.linux.gauge import Gauge
+from dsup.linux.written import Written
 from dsup_runtime import contract
 
 EVERY_S: Final = 1.0
@@ -37,7 +39,6 @@ _AFTER_S: Final = 0.001
 """A limit has passed when it is over."""
 
 _STAT_BYTES: Final = 1024
-_IO_BYTES: Final = 128
 _UTIME, _STIME = 11, 12  # fields of /proc/PID/stat, counted from the state
 _TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 _GONE: Final = frozenset("ZX")
@@ -68,10 +69,9 @@ class Vigil:
         self.due_s = 0.0
         self.wake_s = math.inf
         self._strain = strain.Strain()
-        self._stats = dict(_opened(pids, "stat"))
+        self._stats = dict(_opened(pids))
         # Output is the only progress that a rank without the runtime shows.
-        blind = limits.unseen_s is None
-        self._outputs = {} if blind else dict(_opened(pids, "io"))
+        self._written = Written({} if limits.unseen_s is None else pids)
         self._gauge = Gauge(next(iter(pids.values()), 0), root)
         self._turn = 0
         self._looks: dict[int, Look] = {}
@@ -107,17 +107,17 @@ class Vigil:
         It is what is in force now, with what overload adds; ranks without a limit are
         left out.
         """
-        watch = self.watch
-        limits = {r: limit_of(pulse, watch.limits) for r, pulse in watch.pulses.items()}
+        watch, factor = self.watch, self._strain.factor
+        ends = {rank: watch.outlasts_s(rank, factor) for rank in watch.pulses}
         return {
-            rank: limit_s * self._strain.factor
-            for rank, limit_s in limits.items()
-            if limit_s is not None and math.isfinite(limit_s)
+            rank: at_s - watch.pulses[rank].since_s
+            for rank, at_s in ends.items()
+            if at_s is not None and math.isfinite(at_s)
         }
 
-    def rest(self, now_s: float) -> None:
-        """Have every limit start again: nobody has looked for a while."""
-        self.watch = liveness.rested(self.watch, now_s)
+    def rest(self, for_s: float) -> None:
+        """Have that time, seconds, not passed for anybody: nobody has looked."""
+        self.watch = liveness.rested(self.watch, for_s)
         self._strain = self._strain._replace(last=None)
         self._calm_until_s = None
 
@@ -137,15 +137,29 @@ class Vigil:
             self.watch = self.watch._replace(still=still)
             self._calm_until_s = float("-inf")
 
+    def heed(self, active: Mapping[int, Active]) -> None:
+        """Take in when ranks were last seen at work."""
+        if active != self.watch.active:
+            self.watch = self.watch._replace(active=active)
+            self._calm_until_s = float("-inf")
+
+    def deafen(self, *, deaf: bool) -> None:
+        """Have what ranks write not count while they are asked to."""
+        if deaf:
+            self._written.deaf = True
+        else:
+            self._written.listen()
+
     def missed(self, absent: Absence | None) -> None:
         """Remember who did not come, by the last stacks; None for nobody."""
         self.watch = self.watch._replace(absent=absent)
 
     def close(self) -> None:
         """Close every file."""
-        for fd in (*self._stats.values(), *self._outputs.values()):
+        for fd in self._stats.values():
             os.close(fd)
-        self._stats, self._outputs = {}, {}
+        self._stats = {}
+        self._written.close()
         self._gauge.close()
 
     def _passes_s(self, now_s: float) -> float:
@@ -202,7 +216,7 @@ class Vigil:
         state = stat[(at := stat.rfind(b")")) + 2 : at + 3].decode("ascii", "replace")
         if not state or state in _GONE:
             return None
-        look = seen or Look(rank, _FINE, wrote=_wrote(self._outputs.get(rank, -1)))
+        look = seen or Look(rank, _FINE, wrote=self._written.by(rank))
         if state not in _STILL:
             return look
         # Only of one that sleeps in the kernel it matters whether it runs now and then.
@@ -210,10 +224,15 @@ class Vigil:
         return look._replace(state=state, cpu_s=cpu_s)
 
 
-def _opened(pids: Mapping[int, int], name: str) -> Iterator[tuple[int, int]]:
+def _opened(pids: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Yield of each rank a file that tells of its main thread.
+
+    Other threads may go on while that one sleeps in the kernel.
+    """
     for rank, pid in pids.items():
+        path = f"/proc/{pid}/task/{pid}/stat"
         with contextlib.suppress(OSError):
-            yield rank, os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            yield rank, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _content(fd: int, size: int) -> bytes:
@@ -224,16 +243,9 @@ def _content(fd: int, size: int) -> bytes:
 
 
 def _cpu_s(stat: bytes) -> float:
-    """Return the processor time of a process so far, seconds."""
+    """Return the processor time of a thread so far, seconds."""
     fields = stat[stat.rfind(b")") + 2 :].split(None, _STIME + 1)
     return (int(fields[_UTIME]) + int(fields[_STIME])) * _TICK_S
-
-
-def _wrote(fd: int) -> int | None:
-    """Return how many bytes a process has written, to whatever, so far."""
-    _, found, rest = _content(fd, _IO_BYTES).partition(b"wchar: ")
-    number = rest.partition(b"\n")[0]
-    return int(number) if found and number.isdigit() else None
 
 
 def _seen(rank: int, slot: list[int]) -> Look:

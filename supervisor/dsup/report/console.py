@@ -83,7 +83,7 @@ def tone(event: ev.Event, after: State) -> Tone:  # noqa: C901 (one case an even
             return "warning" if again else "failure"
         case ev.Tick() | ev.Signalled() | ev.HelpersLeft() | ev.LoopStalled():
             return "warning"
-        case ev.StopWanted() | ev.HangSuspected() | ev.Straggles():
+        case ev.StopWanted() | ev.HangSuspected() | ev.Straggles() | ev.TookOver():
             return "warning"
         case _:
             return "plain"
@@ -123,10 +123,14 @@ def _lines(  # noqa: C901 (one case an event)
         case ev.Tick():
             return _tick(before, after, entered, view)
         case _:
-            return _hang(before, event, after)
+            return _finding(before, event, after)
 
 
-def _hang(before: State, event: ev.Event, after: State) -> str:
+def _finding(before: State, event: ev.Event, after: State) -> str:
+    if isinstance(event, ev.TookOver):
+        from dsup.report import takeover
+
+        return takeover.line(event)
     if not isinstance(event, _OF_A_HANG):
         return ""
     from dsup.report import hangs

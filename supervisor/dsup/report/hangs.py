@@ -11,12 +11,15 @@ from dsup.report.sentences import ranks
 LOUD: Final = frozenset({"frozen", "asleep", "idle", "still", "absent", "limit"})
 """What no training does by itself; ranks without a step may just be slow."""
 
+NOT_TAKEN: Final = "no stacks could be taken in time"
+
 _BRIEF: Final = {
     "frozen": "frozen",
     "asleep": "asleep in state D",
     "idle": "doing nothing",
     "still": "doing nothing",
     "absent": "missing",
+    "waiting": "waiting for another's phase",
 }
 
 
@@ -57,6 +60,8 @@ def detail(event: ev.HangSuspected | ev.HangCleared | ev.Captured) -> str:
             return f"{suspected(event)}: stacks are taken"
         case ev.HangCleared():
             return f"no longer suspected: {_who(event.ranks)}"
+        case ev.Captured() if not event.taken:
+            return NOT_TAKEN
         case ev.Captured():
             return "the stacks are taken; they name nobody who did not come"
 
@@ -81,6 +86,11 @@ def suspected(event: ev.HangSuspected) -> str:
         case "still":
             return (
                 f"no rank did anything for {for_s:.0f} s (no processor time, no output)"
+            )
+        case "waiting":
+            return (
+                f"{who} made no step for {for_s:.0f} s, while another evaluates, saves "
+                "or finishes"
             )
         case "silent":
             return f"{who} gave no sign of life for {for_s:.1f} s{usual}"
@@ -145,6 +155,8 @@ def seen(hang: Hang) -> str:
 
 
 def _found(event: ev.Captured) -> str:
+    if not event.taken:
+        return NOT_TAKEN
     if not event.ranks:
         return "the stacks are taken"
     place = Hang(event.ranks, "absent", event.at_s, event.op, event.place)

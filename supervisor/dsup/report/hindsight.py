@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dsup.attribution.timeline import Timeline
     from dsup.facts.output import LastWords
 
+GONE_RULE: Final = "journal_end"
+"""The rule of what ``agent_gone`` says."""
+
 _LAUNCH_AGAIN: Final = Advice(
     "launch_again",
     "launch again to resume; find out who or what kills processes on that node",
@@ -89,7 +92,7 @@ def agent_gone(told: Account, *, node: str, rebooted: bool) -> Verdict:
         certainty="proven" if told.guard_lost else "likely",
         at_s=first.at_s if first else last_s,
         summary=summary,
-        rule="journal_end",
+        rule=GONE_RULE,
         evidence=(Evidence("dsup", proof), *_statuses(life.own)),
         advice=advice,
         signature=cause,

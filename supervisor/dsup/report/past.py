@@ -29,7 +29,7 @@ _OUTCOMES: Final[Mapping[account.State, str]] = {
     "stopped": "stopped",
     "gone": "lost",
 }
-_WORTH_IT: Final = ('"launched"', '"rank_started"', '"step"')
+_WORTH_IT: Final = ('"launched"', '"rank_started"', '"step"', '"took_over"')
 _RANKS_MAX: Final = 4096
 _UNMEASURED: Final = (
     *("beat_age_s", "step_age_s", "cpu_percent", "rss_kb", "kb_per_min"),
@@ -75,6 +75,8 @@ class _Course(NamedTuple):
         progressed: attempts that have a step which no earlier one had.
         step: the last that was told.
         checkpoint: step of the newest checkpoint found.
+        best: the highest that was told, by this run or one that it took over.
+        taken: failures in a row of the run that it took over.
     """
 
     began_s: float | None = None
@@ -82,6 +84,8 @@ class _Course(NamedTuple):
     progressed: frozenset[int] = frozenset()
     step: int | None = None
     checkpoint: int | None = None
+    best: int | None = None
+    taken: int = 0
 
 
 def document(past: Past, ledger: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -94,6 +98,7 @@ def document(past: Past, ledger: Mapping[str, Any] | None = None) -> dict[str, A
     told, last = past.told, past.told.last
     over_s = last.at_s if last else None
     spec, course = _spec(past.lines), _course(past.lines, past.began_s)
+    used = _failures(told, spec, course, told.attempt)
     since_s = past.samples[-1].at_s - snapshot.WINDOW_S if past.samples else 0.0
     recent = [one for one in past.samples if one.at_s >= since_s]
     rows = _ranks(past, recent)
@@ -113,7 +118,7 @@ def document(past: Past, ledger: Mapping[str, Any] | None = None) -> dict[str, A
         "attempt_s": _between(course.starts_s.get(told.attempt), over_s),
         "world_size": told.world_size,
         "alive": sum(row["state"] == "alive" for row in rows),
-        "restarts": {"used": _used(told, spec, course), "limit": _limit(spec, course)},
+        "restarts": {"used": used, "limit": _limit(spec, course)},
         "step": course.step,
         "steps_per_s": None,
         "checkpoint": snapshot.checkpoint(
@@ -147,15 +152,38 @@ def _course(lines: Iterable[str], began_s: float | None) -> _Course:
             case ev.RankStarted():
                 starts_s.setdefault(event.attempt, event.at_s)
             case ev.Progressed():
-                progressed = course.progressed | {event.attempt}
-                course = course._replace(step=event.step, progressed=progressed)
+                course = _reached(course, event)
             case ev.Stepped():
-                course = course._replace(step=event.step)
+                course = _reached(course, event)
+            case ev.TookOver():
+                course = _taken_over(course, event)
             case ev.Scanned() if event.step is not None:
                 course = course._replace(checkpoint=event.step)
             case _:
                 continue
     return course._replace(starts_s=starts_s)
+
+
+def _reached(course: _Course, event: ev.Progressed | ev.Stepped) -> _Course:
+    """Return the course of a run that has come to a step."""
+    new = course.best is None or event.step > course.best or event.kind == "progressed"
+    progressed = course.progressed | ({event.attempt} if new else set())
+    best = _best(course, event.step)
+    return course._replace(step=event.step, progressed=progressed, best=best)
+
+
+def _taken_over(course: _Course, event: ev.TookOver) -> _Course:
+    """Return the course of a run that goes on where another was cut off."""
+    best = _best(course, event.best_step)
+    progressed = course.progressed if best == course.best else frozenset[int]()
+    return course._replace(
+        best=best, progressed=progressed, taken=event.failed_attempts
+    )
+
+
+def _best(course: _Course, step: int | None) -> int | None:
+    known = (one for one in (course.best, step) if one is not None)
+    return max(known, default=None)
 
 
 def _event(line: str) -> ev.Event | None:
@@ -177,24 +205,35 @@ def _spec(lines: Sequence[str]) -> Spec | None:
         return None
 
 
-def _used(told: Account, spec: Spec | None, course: _Course) -> int:
-    """Return how many restarts in a row led to the last attempt.
+def failed_in_a_row(told: Account, lines: Sequence[str]) -> tuple[int, int | None]:
+    """Return the failures in a row of a run that was cut off, and its best step.
+
+    Its last attempt, which nobody has counted, is one of them.
+    """
+    course = _course(lines, None)
+    return _failures(told, _spec(lines), course, told.attempt + 1), course.best
+
+
+def _failures(told: Account, spec: Spec | None, course: _Course, attempts: int) -> int:
+    """Return how many of the first attempts failed in a row, to the last of them.
 
     As the machine counts: an attempt that made progress for long enough is forgiven
     the failures before it.
     """
-    used = 0
-    for number in range(told.attempt):
+    failed, last_s = course.taken, told.last.at_s if told.last else None
+    for number in range(attempts):
         failure = account.first_failure(told.lives.get(number))
-        lived_s = _between(course.starts_s.get(number), failure and failure.at_s)
+        cut_s = last_s if number == told.attempt else None
+        ended_s = failure.at_s if failure else cut_s
+        lived_s = _between(course.starts_s.get(number), ended_s)
         forgiven = (
             spec is not None
             and number in course.progressed
             and lived_s is not None
             and lived_s >= spec.policy.healthy_after_s
         )
-        used = 1 if forgiven else used + 1
-    return used
+        failed = 1 if forgiven else failed + 1
+    return failed
 
 
 def _limit(spec: Spec | None, course: _Course) -> int | None:

@@ -60,6 +60,7 @@ def run_file(
         "agent": {"pid": agent.pid, "start": agent.start},
         "clocks": {"realtime_ns": wall_ns, "monotonic_ns": monotonic_ns},
     }
+    fields |= origin(job)
     if control:
         fields["control"] = control
     if job.preflight:
@@ -68,6 +69,11 @@ def run_file(
             dict(zip(names, map(_text, row), strict=True)) for row in job.preflight
         ]
     return json.dumps(fields, indent=1).encode(errors="surrogateescape") + b"\n"
+
+
+def origin(job: Job) -> dict[str, str]:
+    """Return where a launch comes from, as run.json has it."""
+    return {name: _text(value) for name, value in job.parentage._asdict().items()}
 
 
 def shown(name: str, value: str) -> str:
