@@ -52,6 +52,7 @@ FIELDS = {
     "first_ranks": st.sampled_from([(), (1,), (0, 1, 2)]),
     "signature": st.just(""),
     "final": st.booleans(),
+    "taken": st.booleans(),
     "why": st.sampled_from(["frozen", "asleep", "silent", "stalled", "absent"]),
     "since_s": st.just(0.0),
     "usual_s": st.none() | st.just(0.1),

@@ -111,6 +111,7 @@ def happening(row, node):
         "first_ranks": (0,),
         "signature": "",
         "final": variant != "early",
+        "taken": True,
         "why": "frozen",
         "since_s": 0.0,
         "usual_s": 0.1,
