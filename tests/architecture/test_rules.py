@@ -1,6 +1,7 @@
 """Rules of this project that no linter knows."""
 
 import ast
+import re
 import subprocess
 import tomllib
 from itertools import chain
@@ -38,6 +39,15 @@ def test_no_test_patches_an_object(tests):
     found = {path: uses(tree, "monkeypatch", "setattr") for path, tree in tests.items()}
 
     assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_no_pattern_repeats_a_group_possessively():
+    """Python before 3.11.5 matches it wrongly (gh-106052); an atomic group serves."""
+    possessive = re.compile(r"\)(?:\{[0-9,]+\}|[*+?])\+")
+    files = chain(ROOT.glob("supervisor/**/*.py"), ROOT.glob("worker_runtime/**/*.py"))
+    found = [str(path) for path in files if possessive.search(path.read_text())]
+
+    assert found == []
 
 
 def test_every_test_file_says_what_it_specifies(tests):

@@ -72,12 +72,12 @@ def test_who_did_not_come_is_named_with_place(running, events, job):
     )
 
 
-def test_several_that_did_not_come_have_the_place_of_the_first(running, events, job):
-    """One place is told, and whose it is; an unknown collective is left out."""
+def test_nobody_is_said_to_wait_where_no_collective_is_known(running, events, job):
+    """The place of the first is told, and whose it is, no more."""
     story = running(job).tell(events.suspected((0, 3)))
 
     assert story.tell(events.captured((1, 2), "", "a.py:1 in f")).said == (
-        "ranks 1-2 did not come where the others wait; rank 1 is at a.py:1 in f"
+        "ranks 1-2; rank 1 is at a.py:1 in f"
     )
 
 
@@ -325,8 +325,7 @@ def test_an_agent_that_was_killed_in_a_hang(told):
     verdict = agent_gone(told(), node="n1", rebooted=False)
 
     assert verdict.summary == (
-        "The agent was killed in attempt 0, in a hang (rank 0 did not come where the "
-        "others wait): its journal just ends."
+        "The agent was killed in attempt 0, in a hang (rank 0): its journal just ends."
     )
 
 

@@ -124,9 +124,12 @@ def _of_directory(path: str) -> tuple[Item, list[str]]:
         raise UnreadableRunError(f"cannot diagnose {path}, because it is empty")
     if any(part in names for part in _RUN_PARTS):
         return Item("run", os.path.abspath(path)), []
-    runs = sorted(runs_in(path), reverse=True)
-    if runs:
-        return Item("run", runs[0].path), list(_chosen(path, names, len(runs)))
+    # A unit's state directory, say, has its runs one level down.
+    for place in (path, os.path.join(path, "runs")):
+        runs = sorted(runs_in(place), reverse=True)
+        if runs:
+            there = names if place == path else []
+            return Item("run", runs[0].path), list(_chosen(place, there, len(runs)))
     parent, name = os.path.split(os.path.abspath(path))
     part = name.startswith("attempt_")
     if part and os.path.exists(os.path.join(parent, contract.JOURNAL_FILE)):

@@ -99,11 +99,16 @@ def suspected(event: ev.HangSuspected) -> str:
 
 
 def absent(hang: Hang | None) -> str:
-    """Return who did not come where the others wait, and where that rank is."""
+    """Return who did not come where the others wait, and where that rank is.
+
+    That others wait is known of a collective alone; else it is only told where it is.
+    """
     if hang is None:
         return ""
-    where = f"to {hang.op}, where" if hang.op else "where"
-    return f"{ranks(hang.ranks)} did not come {where} the others wait{_at(hang)}"
+    who = ranks(hang.ranks)
+    if not hang.op:
+        return f"{who}{_at(hang)}"
+    return f"{who} did not come to {hang.op}, where the others wait{_at(hang)}"
 
 
 def _at(hang: Hang) -> str:

@@ -20,8 +20,8 @@ OWN_MIN_CHARS: Final = 8
 """A shorter value of a variable may be a part of any word."""
 
 _DASHES: Final = rb"-{0,2}"
-_NAME: Final = rb"[A-Za-z_](?:[A-Za-z0-9_.]|-(?!>)){0,127}+"
-_COLOUR: Final = rb"(?:\x1b\[[0-9;]{0,16}m){0,3}+"
+_NAME: Final = rb"[A-Za-z_](?>(?:[A-Za-z0-9_.]|-(?!>)){0,127})"
+_COLOUR: Final = rb"(?>(?:\x1b\[[0-9;]{0,16}m){0,3})"
 _QUOTE: Final = rb"""\\{0,7}["']"""
 _ASSIGNED: Final = re.compile(
     WORD_START + rb"(?P<name>" + _DASHES + _NAME + rb")"
@@ -38,8 +38,8 @@ _OPTION: Final = re.compile(
     rb"(?P<between>[ ]{1,2}|" + _QUOTE + rb",\s{0,64}+[bru]?(?=[\\\"']))"
 )
 _VALUE: Final = re.compile(
-    rb"""(?P<open>["'])(?:(?!(?P=open))[^\\\r\n]|\\[^\r\n]){1,4096}+(?P=open)"""
-    rb"""|(?P<written>\\{1,7}["'])(?:(?!(?P=written))[^\r\n]){1,4096}+(?P=written)"""
+    rb"""(?P<open>["'])(?>(?:(?!(?P=open))[^\\\r\n]|\\[^\r\n]){1,4096})(?P=open)"""
+    rb"""|(?P<written>\\{1,7}["'])(?>(?:(?!(?P=written))[^\r\n]){1,4096})(?P=written)"""
     rb"""|[^\s\x1b]+"""
 )
 _INSIDE: Final = {

@@ -78,7 +78,7 @@ _HEADER: Final = _Form(
         rb"|negotiate|ntlm|token|apikey|aws4-[a-z0-9-]{1,32})[ ]{1,2})?)(?!\*\*\*)"
         # Quotes around it end it; those of its own fields are a part of it.
         rb"(?(open)[^\"'\\\r\n]++|(?(word)[^\"'\\\r\n]++"
-        rb"|(?:[^\"'\r\n]|(?<==)[\"']|[\"'](?=,))++))"
+        rb"|(?>(?:[^\"'\r\n]|(?<==)[\"']|[\"'](?=,))+)))"
     ),
 )
 _BEARER: Final = _Form(
