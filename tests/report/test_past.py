@@ -91,6 +91,24 @@ def test_a_person_who_stopped_a_run_is_no_preemption():
     assert told(term, EXIT | {"code": 143})["stop"]["kind"] == "preempt"
 
 
+def test_a_rank_that_left_at_the_stop_is_not_worth_a_look():
+    """Its 143 is the answer to the stop; where nobody stopped the run, it is its own."""
+    left = [line.replace("-9", "143") for line in attempts((5, 1))]
+    signal = {"event": "signalled", "at_s": 9.0, "sender_pid": 7, "signum": 15}
+    stopped = [*left, *(json.dumps({"n": 90, **i}) for i in (signal, EXIT | TERM))]
+    name = Name("r", "r", "/r", "n", "t")
+    notes = [
+        document(Past(name, account.account(lines), lines, False, 0.0, 0.0, 0.0))
+        for lines in (stopped, left)
+    ]
+
+    assert [one["ranks"][0]["note"] for one in notes] == [
+        "ended by dsup",
+        "exit code 143",
+    ]
+
+
+TERM = {"code": 143}
 TAKEN = {
     "event": "took_over",
     "at_s": 1.5,

@@ -13,7 +13,7 @@ from dsup.attribution.growth import curves
 from dsup.core import events as ev
 from dsup.core import journal
 from dsup.core.errors import JournalError
-from dsup.core.exits import SIGINT, stop_code
+from dsup.core.exits import SIGINT, SIGTERM, stop_code
 from dsup.core.state import Spec
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
@@ -292,7 +292,12 @@ def _ended_by_dsup(past: Past, life: account.Life) -> Collection[int]:
     last = past.verdicts[-1] if past.verdicts else None
     if last is not None and last.attempt == past.told.attempt:
         return last.ended_by_dsup
-    return life.asked - {end.rank for end in life.own}
+    asked = life.asked - {end.rank for end in life.own}
+    if account.stopped_by(past.told) is None:
+        return asked
+    # What a rank that leaves at the step it was told to ends with.
+    code = stop_code(SIGTERM)
+    return asked | {end.rank for end in life.ends if end.status == code}
 
 
 def _state(ended: bool, started: bool, *, going: bool) -> str | None:
