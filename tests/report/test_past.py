@@ -92,7 +92,7 @@ def test_a_person_who_stopped_a_run_is_no_preemption():
 
 
 def test_a_rank_that_left_at_the_stop_is_not_worth_a_look():
-    """Its 143 is the answer to the stop; where nobody stopped the run, it is its own."""
+    """Its 143 answers the stop; where nobody stopped the run, it is its own."""
     left = [line.replace("-9", "143") for line in attempts((5, 1))]
     signal = {"event": "signalled", "at_s": 9.0, "sender_pid": 7, "signum": 15}
     stopped = [*left, *(json.dumps({"n": 90, **i}) for i in (signal, EXIT | TERM))]
