@@ -15,7 +15,7 @@ from dsup.takeover import decode
 
 OWN = "20991130T022750Z-train-ffffff_n"
 BEFORE = "20991130T022748Z-train-{:06x}_n"
-UNIT = Parentage("unit train.service", "/work/train.py", "/work")
+UNIT = Parentage("unit train.service", "/srv/train.py", "/srv")
 BY_HAND = UNIT._replace(parent="")
 BOOT_ID = proc.read_text("/proc/sys/kernel/random/boot_id").strip()
 NOBODY = {"pid": 2**22 + 1, "start": 7}
@@ -126,7 +126,7 @@ def test_a_person_s_run_is_only_spoken_of(before, found):
     [
         {"parent": "unit other.service"},
         {"parent": ""},
-        {"script": "/work/other.py"},
+        {"script": "/srv/other.py"},
         {"directory": "/elsewhere"},
         {"host": "another"},
         {"agent": None},

@@ -48,15 +48,15 @@ def test_what_changes_from_start_to_start_is_no_part_of_it(name):
 @pytest.mark.parametrize(
     ("changed", "script"),
     [
-        ({}, "/work/train.py"),
+        ({}, "/srv/train.py"),
         ({"script": "../train.py"}, "/train.py"),
         ({"script": "/train.py"}, "/train.py"),
         ({"script": "pkg.train", "module": True}, "pkg.train"),
         ({"script": "sleep", "no_python": True}, "sleep"),
-        ({"script": "./sleep", "no_python": True}, "/work/sleep"),
-        ({"module": True, "run_path": True}, "/work/train.py"),
+        ({"script": "./sleep", "no_python": True}, "/srv/sleep"),
+        ({"module": True, "run_path": True}, "/srv/train.py"),
     ],
 )
 def test_a_script_has_one_name(changed, script):
     """A path is absolute, whatever it was called by; a name stays one."""
-    assert script_of({**PLAIN, **changed}, "/work") == script
+    assert script_of({**PLAIN, **changed}, "/srv") == script
