@@ -6,7 +6,7 @@ import pickle
 import pytest
 from click.testing import CliRunner
 
-from dsup.cli.diagnose import diagnose
+from dsup.cli.main import cli
 
 TIMED_OUT = (
     "[rank0]:[E109 10:00:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog "
@@ -45,7 +45,7 @@ def stuck(tmp_path):
 
 def diagnosed(*paths):
     """Return the verdicts and remarks about some paths."""
-    done = CliRunner().invoke(diagnose, ["--json", *map(str, paths)])
+    done = CliRunner().invoke(cli, ["diagnose", "--json", *map(str, paths)])
     told = json.loads(done.stdout)
     return told["verdicts"], told["remarks"]
 
