@@ -8,6 +8,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,6 +35,7 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("dsup"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dsup")
 
+FAKE_NVML = Path(__file__).parent / "edges/fake_nvml.c"
 MISSING = {
     "browser": lambda: not shutil.which("chromium") and "no chromium on PATH",
     "gpu": lambda: not Path("/dev/nvidiactl").exists() and "no NVIDIA GPU here",
@@ -86,3 +88,21 @@ def pytest_runtest_setup(item):
         reason = item.get_closest_marker(marker) and missing()
         if reason:
             pytest.skip(f"needs {marker}: {reason}")
+
+
+@pytest.fixture(scope="session")
+def nvml(tmp_path_factory):
+    """Give a maker of the directory of a libnvidia-ml.so.1, with compiler's options."""
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    made = {}
+
+    def build(*options):
+        if options not in made:
+            directory = tmp_path_factory.mktemp("nvml")
+            output = directory / "libnvidia-ml.so.1"
+            command = [compiler, "-shared", "-fPIC", *options, "-o", output, FAKE_NVML]
+            subprocess.run(command, check=True)
+            made[options] = str(directory)
+        return made[options]
+
+    return build

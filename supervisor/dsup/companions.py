@@ -156,15 +156,9 @@ class Companions:
         import json
 
         from dsup.edges import notifier
-        from dsup.report import notices
+        from dsup.report import notices, snapshot
 
-        name = notices.Name(
-            os.path.basename(self._job.run_dir),
-            self._job.run_id,
-            self._job.run_dir,
-            os.uname().nodename,
-            self._job.program,
-        )
+        name = snapshot.name_of(self._job, os.uname().nodename)
         whole = notices.complete(told, name, attempt, _wall_s())
         kind = notifier.FINAL if last else notifier.PLAIN
         self._waiting.append(kind + json.dumps(whole).encode())

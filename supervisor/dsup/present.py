@@ -109,14 +109,8 @@ class Present:
             limits_s=self._sources.hangs.limits_s(),
             steps_s=self._sources.hangs.steps_s(),
         )
-        return snapshot.document(self._name(), scene)
-
-    def _name(self) -> Any:  # noqa: ANN401 (imported late)
-        from dsup.report.snapshot import Name
-
-        job = self._job
-        run = os.path.basename(job.run_dir)
-        return Name(run, job.run_id, job.run_dir, os.uname().nodename, job.program)
+        name = snapshot.name_of(self._job, os.uname().nodename)
+        return snapshot.document(name, scene)
 
     def _processes(
         self, state: State, pids: Mapping[int, int], now_s: float

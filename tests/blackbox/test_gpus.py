@@ -1,34 +1,24 @@
 """What NVML says of the GPUs reaches the verdict; a driver that hangs ends nothing."""
 
 import json
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.dsup_only, pytest.mark.slow]
 
-FAKE = Path(__file__).parent.parent / "edges/fake_nvml.c"
-
 
 @pytest.fixture
-def fake(run, proc):
+def fake(run, proc, nvml):
     """Give ``fake(mode, clauses, …)``: a launch on a node with two GPUs.
 
     All is well with them until rank 1 says otherwise, by ``touch``; what it does
     before, it does when the GPUs have been asked for the first time.
     """
-    compiler = shutil.which("cc") or pytest.skip("no C compiler")
-    library = run.files / "nvml/libnvidia-ml.so.1"
-    library.parent.mkdir()
-    command = [compiler, "-shared", "-fPIC", "-o", str(library), str(FAKE)]
-    subprocess.run(command, check=True)
 
     def launch(mode, *clauses, env=None, more=""):
         seen = run.files / "seen"
         environment = {
-            "LD_LIBRARY_PATH": str(library.parent),
+            "LD_LIBRARY_PATH": nvml(),
             "FAKE_NVML_MODE": mode,
             "FAKE_NVML_WHEN": str(run.files / "1"),
             "FAKE_NVML_SEEN": str(seen),

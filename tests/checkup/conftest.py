@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -12,26 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 HERE = Path(__file__).parent
-FAKE = HERE.parent / "edges/fake_nvml.c"
 DRIVER = HERE / "doctor_driver.py"
-
-
-@pytest.fixture(scope="session")
-def nvml(tmp_path_factory):
-    """Give a maker of the directory of a libnvidia-ml.so.1, with compiler's options."""
-    compiler = shutil.which("cc") or pytest.skip("no C compiler")
-    made = {}
-
-    def build(*options):
-        if options not in made:
-            directory = tmp_path_factory.mktemp("nvml")
-            output = directory / "libnvidia-ml.so.1"
-            command = [compiler, "-shared", "-fPIC", *options, "-o", output, FAKE]
-            subprocess.run(command, check=True)
-            made[options] = str(directory)
-        return made[options]
-
-    return build
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,31 +15,12 @@ from dsup.edges.probe import protocol
 from dsup.edges.probe.client import ANSWER_S, Answer, Probe
 
 HERE = Path(__file__).parent
-FAKE = HERE / "fake_nvml.c"
 DRIVER = HERE / "probe_driver.py"
 SLOW = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    """Give a maker of the directory of a libnvidia-ml.so.1, with compiler's options."""
-    compiler = shutil.which("cc") or pytest.skip("no C compiler")
-    made = {}
-
-    def build(*options):
-        if options not in made:
-            directory = tmp_path_factory.mktemp("nvml")
-            output = directory / "libnvidia-ml.so.1"
-            command = [compiler, "-shared", "-fPIC", *options, "-o", output, FAKE]
-            subprocess.run(command, check=True)
-            made[options] = directory
-        return str(made[options])
-
-    return build
-
-
 @pytest.fixture
-def probed(library, tmp_path):
+def probed(nvml, tmp_path):
     """Give ``probed(mode, …)``: what is known of the GPUs after a death, by attempt."""
 
     def run(mode, *options, attempts=1, **more):
@@ -49,7 +29,7 @@ def probed(library, tmp_path):
         settings = {f"FAKE_NVML_{name.upper()}": str(v) for name, v in more.items()}
         environment = {
             **os.environ,
-            "LD_LIBRARY_PATH": library(*options),
+            "LD_LIBRARY_PATH": nvml(*options),
             "FAKE_NVML_MODE": mode,
             "FAKE_NVML_WHEN": "" if mode in {"hang_start", "init"} else str(sickens),
             **settings,

@@ -9,7 +9,8 @@ from dsup.core import events as ev
 from dsup.core import journal, machine
 from dsup.core.state import Stop
 from dsup.core.verdict import Advice, Verdict
-from dsup.report.notices import Name, complete, ended, notices
+from dsup.report.notices import complete, ended, notices
+from dsup.report.snapshot import Name
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 

@@ -17,16 +17,16 @@ from dsup.cli.run_files import (
     read_verdicts,
     run_file,
 )
-from dsup.cli.safe_files import files_below, read_file, tail_below
+from dsup.cli.safe_files import files_below, tail_below
 from dsup.core.errors import JournalError
 from dsup.core.verdict import Verdict
 from dsup.facts.lines import TAIL_BYTES
+from dsup.linux import proc
 from dsup.report import account as accounts
 from dsup.report import hindsight
 from dsup.report.account import Account
 from dsup_runtime import contract
 
-_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _CLOCK_MAX_S: Final = 1 << 40
 _RANKS_MAX: Final = 1 << 24
 _EMPTY: Final = "because it is empty"
@@ -263,5 +263,4 @@ def rebooted(files: RunFiles) -> bool:
     then = files.known.get("boot_id")
     if files.known.get("host") != os.uname().nodename or not isinstance(then, str):
         return False
-    now = read_file(_BOOT_ID, 64).decode().strip()
-    return then.strip() != now
+    return then.strip() != proc.boot_id()

@@ -23,7 +23,6 @@ _BEFORE_S: Final = 10.0
 """A rank is told of when it has been made; a busy node may take so long in between."""
 
 _AFTER_S: Final = 0.1
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Living(NamedTuple):
@@ -156,5 +155,5 @@ def _is_still(one: ev.RankStarted) -> bool:
     if found is None:
         return False
     asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
-    made_s = found.start / _TICKS
+    made_s = found.start * proc.TICK_S
     return one.at_s - _BEFORE_S <= made_s <= one.at_s + asleep_s + _AFTER_S

@@ -8,7 +8,6 @@ the main one, a close one does.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -24,7 +23,6 @@ _STATE, _FAULTS, _TIMES, _START = 0, slice(7, 11), slice(11, 15), 19
 _GONE: Final = frozenset({b"Z", b"X"})
 _QUEUED: Final = 1  # of /proc/PID/schedstat
 _NS: Final = 1e-9
-_TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 _WROTE: Final = b"wchar: "
 
 
@@ -86,7 +84,7 @@ def _work(
     faults = sum(max(now.faults - old.faults, 0) for old, now in pairs)
     queued_ns = sum(max(now.queued_ns - old.queued_ns, 0) for old, now in pairs)
     joined = not family.keys() <= before.keys()
-    return Work(ticks * _TICK_S, wrote, faults, joined, queued_ns * _NS)
+    return Work(ticks * proc.TICK_S, wrote, faults, joined, queued_ns * _NS)
 
 
 def _accounts(

@@ -24,6 +24,7 @@ from dsup.core.activity import Active
 from dsup.core.limits import Limits
 from dsup.core.pulse import FLOOR_S, Look
 from dsup.core.watch import Absence, Finding, Suspicion, Watch
+from dsup.linux import proc
 from dsup.linux.gauge import Gauge
 from dsup.linux.written import Written
 from dsup_runtime import contract
@@ -40,7 +41,6 @@ _AFTER_S: Final = 0.001
 
 _STAT_BYTES: Final = 1024
 _UTIME, _STIME = 11, 12  # fields of /proc/PID/stat, counted from the state
-_TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 _GONE: Final = frozenset("ZX")
 _STILL: Final = frozenset("TtD")
 _FINE: Final = "S"
@@ -245,7 +245,7 @@ def _content(fd: int, size: int) -> bytes:
 def _cpu_s(stat: bytes) -> float:
     """Return the processor time of a thread so far, seconds."""
     fields = stat[stat.rfind(b")") + 2 :].split(None, _STIME + 1)
-    return (int(fields[_UTIME]) + int(fields[_STIME])) * _TICK_S
+    return (int(fields[_UTIME]) + int(fields[_STIME])) * proc.TICK_S
 
 
 def _seen(rank: int, slot: list[int]) -> Look:

@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
+"""What /proc counts time in, seconds."""
+
 _PF_EXITING: Final = 0x4
 _GENERATIONS: Final = 64
 _KERNEL_FRAMES_MAX: Final = 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dsup.linux import libc
@@ -63,3 +64,30 @@ def read(fd: int) -> list[SignalInfo]:
     words = memoryview(data).cast("I")
     stride = _SIGINFO_BYTES // words.itemsize
     return [SignalInfo(words[at], words[at + 3]) for at in range(0, len(words), stride)]
+
+
+def send_pinned(pid: int, signum: int, is_meant: Callable[[], bool]) -> bool:
+    """Send a signal to a process that cannot be exchanged meanwhile.
+
+    Args:
+        pid: whose number it is.
+        signum: the signal.
+        is_meant: asked once the process is pinned by a descriptor, so that a number
+            that was given to a stranger before is not signalled.
+
+    Returns:
+        Whether it was sent.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not is_meant():
+            return False
+        signal.pidfd_send_signal(pidfd, signum)
+    except OSError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True

@@ -10,12 +10,12 @@ out, a second signal has it written alone.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from dsup.linux import proc
+from dsup.linux.signals import send_pinned
 from dsup_runtime import contract
 
 DEAF: Final = frozenset("TtDZX")
@@ -125,21 +125,15 @@ def _listener(one: Target, family: list[int], number: int) -> int:
 
 def _ask(one: Target, pid: int, number: int, signum: int) -> bool:
     """Send the signal; return whether it was sent to whom it was meant for."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:
-        return False
-    try:
+
+    def is_meant() -> bool:
         # Once more, now that the number cannot become another process's.
         if not proc.holds(pid, number, os.fstat(one.stacks)):
             return False
         os.lseek(one.stacks, 0, os.SEEK_SET)
-        signal.pidfd_send_signal(pidfd, signum)
-    except OSError:
-        return False
-    finally:
-        os.close(pidfd)
-    return True
+        return True
+
+    return send_pinned(pid, signum, is_meant)
 
 
 def _written(fd: int, positions: dict[int, int]) -> bytes:

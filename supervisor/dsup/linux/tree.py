@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from dsup.linux import proc
+from dsup.linux.signals import send_pinned
 
 _STOP_ROUNDS: Final = 8
 _LOOKS: Final = 16
@@ -47,19 +48,7 @@ def send(pid: int, signum: int) -> bool:
     The process is pinned by a descriptor first and its ancestry is read after that,
     so a pid that was given to a stranger in between is never hit.
     """
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:
-        return False
-    try:
-        if not _is_descendant(pid):
-            return False
-        signal.pidfd_send_signal(pidfd, signum)
-    except OSError:
-        return False
-    finally:
-        os.close(pidfd)
-    return True
+    return send_pinned(pid, signum, lambda: _is_descendant(pid))
 
 
 def _is_descendant(pid: int) -> bool:

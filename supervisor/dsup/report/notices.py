@@ -15,29 +15,20 @@ Each is one JSON object with ``schema``, ``event``, ``run``, ``run_dir``, ``node
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from dsup.core import events as ev
 from dsup.core.printable import printable
 from dsup.core.state import Stage, State
 from dsup.core.verdict import Verdict
 from dsup.report import stops
+from dsup.report.snapshot import Name
 from dsup.report.verdict_file import capped, stamp
 
 SCHEMA: Final = "dsup.event/1"
 LAST: Final = "run_ended"
 
 _TEXT_MAX_CHARS: Final = 300
-
-
-class Name(NamedTuple):
-    """Which run it is; constant for all of it."""
-
-    run: str
-    run_id: str
-    run_dir: str
-    node: str
-    program: str
 
 
 def notices(

@@ -261,7 +261,7 @@ def _ranks(past: Past, samples: Sequence[Sample]) -> list[dict[str, Any]]:
     """Return the ranks; of memory the last that was measured is told."""
     told, slots = past.told, Slots(past.page)
     life = told.lives.get(told.attempt, account.new_life())
-    asked = _ended_by_dsup(past, life)
+    asked = snapshot.ended_by_dsup(past.verdicts, told.attempt, _asked(told, life))
     resident = samples[-1].rss_kb if samples else {}
     known = curves(samples)
     ends = {end.rank: end.status for end in life.ends}
@@ -287,13 +287,10 @@ def _ranks(past: Past, samples: Sequence[Sample]) -> list[dict[str, Any]]:
     ]
 
 
-def _ended_by_dsup(past: Past, life: account.Life) -> Collection[int]:
-    """Return whom dsup ended; the verdict knows who was dying before the signal."""
-    last = past.verdicts[-1] if past.verdicts else None
-    if last is not None and last.attempt == past.told.attempt:
-        return last.ended_by_dsup
+def _asked(told: account.Account, life: account.Life) -> Collection[int]:
+    """Return whom dsup told to end, and who left as it was told to."""
     asked = life.asked - {end.rank for end in life.own}
-    if account.stopped_by(past.told) is None:
+    if account.stopped_by(told) is None:
         return asked
     # What a rank that leaves at the step it was told to ends with.
     code = stop_code(SIGTERM)

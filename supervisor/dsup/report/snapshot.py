@@ -6,11 +6,13 @@ same from its directory. What is unknown, or was not measured, is null.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dsup.attribution.growth import curves
 from dsup.core import stragglers
+from dsup.core.job import Job
 from dsup.core.plan import CHOSEN_RESTARTS, Policy
 from dsup.core.printable import printable
 from dsup.core.state import NEVER, Stage, State
@@ -38,6 +40,17 @@ class Name(NamedTuple):
     run_dir: str
     node: str
     program: str
+
+
+def name_of(job: Job, node: str) -> Name:
+    """Return what a job's run is called.
+
+    Args:
+        job: what is done.
+        node: where.
+    """
+    run = os.path.basename(job.run_dir)
+    return Name(run, job.run_id, job.run_dir, node, job.program)
 
 
 class Scene(NamedTuple):
@@ -245,7 +258,7 @@ def _facts(
         for rank, step_s in scene.steps_s.items()
         if rank in scene.state.slow
     }
-    asked = _ended_by_dsup(scene)
+    asked = ended_by_dsup(scene.verdicts, scene.state.attempt, scene.asked)
     for rank in range(scene.state.spec.world_size):
         process = scene.processes.get(rank, Process())
         if rank in resident:
@@ -263,9 +276,17 @@ def _facts(
         )
 
 
-def _ended_by_dsup(scene: Scene) -> Collection[int]:
-    """Return whom dsup ended; the verdict knows who was dying before the signal."""
-    last = scene.verdicts[-1] if scene.verdicts else None
-    if last is not None and last.attempt == scene.state.attempt:
+def ended_by_dsup(
+    verdicts: Sequence[Verdict], attempt: int, asked: Collection[int]
+) -> Collection[int]:
+    """Return whom dsup ended; the verdict knows who was dying before the signal.
+
+    Args:
+        verdicts: of failed attempts, the last one last.
+        attempt: the last one.
+        asked: whom dsup told to end in it; that counts where there is no verdict.
+    """
+    last = verdicts[-1] if verdicts else None
+    if last is not None and last.attempt == attempt:
         return last.ended_by_dsup
-    return scene.asked
+    return asked
