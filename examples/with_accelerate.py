@@ -71,6 +71,9 @@ def main() -> None:
         accelerator.print(f"epoch {epoch}  loss {mean:.6f}", flush=True)
         if args.save:
             accelerator.save_state(f"{args.save}/epoch-{epoch}")
+    # Where a model under DDP outlives its group, gloo's threads may hang the rank.
+    del model
+    accelerator.free_memory()
     accelerator.end_training()
 
 

@@ -59,7 +59,11 @@ def main() -> None:
     # Given the class and not an instance, the Trainer seeds before it makes the model.
     trainer = Trainer(args=how, model_init=SmallJob, train_dataset=rows)
     trainer.train(resume_from_checkpoint=args.resume)
-    trainer.accelerator.end_training()
+    accelerator = trainer.accelerator
+    # Where a model under DDP outlives its group, gloo's threads may hang the rank.
+    del trainer
+    accelerator.free_memory()
+    accelerator.end_training()
 
 
 if __name__ == "__main__":
