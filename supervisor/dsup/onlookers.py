@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from dsup.blackbox import Blackbox
 from dsup.companions import Companions
 from dsup.control import Control
 from dsup.core.enter import KILL_S
@@ -58,6 +59,8 @@ class Onlookers:
         self.present = Present(job, sources)
         self._aides = aides
         self._recorder = sources.recorder
+        self._blackbox = Blackbox(sources.recorder)
+        self._attempt, self._inquiry = sources.attempt, sources.inquiry
         self._timekeeper = Timekeeper()
         self.present.ledger = self._timekeeper.document
         self._situation = sources.situation
@@ -120,6 +123,8 @@ class Onlookers:
 
     def started(self) -> None:
         """Tell that the ranks of an attempt run."""
+        number = self._situation()[0].attempt
+        self._blackbox.started(number, self._attempt.page)
         self._service.ready()
         self._companions.started(self._control.where)
         self._takeover.started()
@@ -131,8 +136,10 @@ class Onlookers:
             now_s: the present, agent clock, seconds.
             status: a new line about it; None where nothing is new.
         """
-        if not self._ends and self._situation()[0].stop is not None:
+        state, _ = self._situation()
+        if not self._ends and state.stop is not None:
             self.ending()
+        self._blackbox.look(state.attempt, self._inquiry.file.samples)
         self._service.beat(now_s)
         self._control.look(now_s)
         self._companions.look(now_s)

@@ -82,6 +82,15 @@ class Recorder(Protocol):
     def rate(self) -> float | None:
         """Steps a second."""
 
+    def keep_page(self, attempt: int, fd: int) -> None:
+        """Have a page's memory copied to disk until the attempt is closed."""
+
+    def append(self, name: str, lines: bytes) -> None:
+        """Append whole lines to a file of the run directory."""
+
+    def save(self, name: str, fd: int, *, keep: bool = False) -> None:
+        """Copy a descriptor's content into the run directory."""
+
     def say(self, text: str) -> None:
         """Print a line of dsup's own."""
 

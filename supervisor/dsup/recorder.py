@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dsup.core.commands import Command
@@ -151,6 +152,17 @@ class Recorder:
         """Copy a descriptor's content into the run directory, or keep what is there."""
         if self._scribe:
             self._scribe.save(name, fd, keep=keep)
+
+    def keep_page(self, attempt: int, fd: int) -> None:
+        """Have a heartbeat page's memory on disk, until its streams are closed."""
+        if self._scribe:
+            with suppress(OSError):  # then it is there at the attempt's end only
+                self._scribe.keep_page(attempt, fd)
+
+    def append(self, name: str, lines: bytes) -> None:
+        """Append whole lines to a file of the run directory, if that can be."""
+        if self._scribe:
+            self._scribe.append(name, lines)
 
     def ask_tails(self, attempt: int) -> bool:
         """Ask for the ranks' last words; ``on_tails`` gets them.

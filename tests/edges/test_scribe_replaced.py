@@ -179,11 +179,11 @@ def test_a_bug_ends_it_with_one_line_and_70(tmp_path):
     """An unexpected exception never reaches the agent's code it was forked from."""
     code = """if True:
         import socket, sys, time
-        from dsup.edges.scribe import process, protocol
+        from dsup.edges.scribe import held, process, protocol
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         theirs.setblocking(False)
         ours.send(b"[1, 0, 0, 0, 0]")
-        process.run(protocol.Settings(sys.argv[1], 1), theirs, [], time.monotonic)
+        process.run(protocol.Settings(sys.argv[1], 1), theirs, held.Held(), time.monotonic)
     """
     ended = subprocess.run(
         [sys.executable, "-c", code, tmp_path], capture_output=True, check=False

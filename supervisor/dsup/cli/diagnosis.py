@@ -13,6 +13,7 @@ from dsup.cli.run_files import (
     RunFiles,
     UnreadableRunError,
     closed_by,
+    page_of,
     read_run,
     read_verdicts,
     run_file,
@@ -185,7 +186,10 @@ class _Reading:
 
     def _gone(self) -> Case:
         rebooted = not self._told.guard_lost and self._rebooted
-        verdict = hindsight.agent_gone(self._told, node=self._node, rebooted=rebooted)
+        page = page_of(self._files.path, self._told.attempt)
+        verdict = hindsight.agent_gone(
+            self._told, node=self._node, rebooted=rebooted, page=page
+        )
         by = closed_by(self._files.path)
         said = "nothing: dsup itself is gone"
         said = f"run {by} took its count of failures over" if by else said

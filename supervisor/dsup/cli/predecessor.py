@@ -118,7 +118,7 @@ def _may_live(known: Mapping[str, object]) -> bool:
 def _of_dead(path: str, job: Job) -> bytes:
     """Return what became of a run that is dead, and close it if it is to be."""
     from dsup.cli.diagnosis import clocks, rebooted
-    from dsup.cli.run_files import closed_by, read_run
+    from dsup.cli.run_files import closed_by, page_of, read_run
     from dsup.report import account, hindsight, past
     from dsup.takeover import Found, encode
 
@@ -131,7 +131,8 @@ def _of_dead(path: str, job: Job) -> bytes:
         return b""
     again = not told.guard_lost and rebooted(files)
     node = os.uname().nodename
-    verdict = hindsight.agent_gone(told, node=node, rebooted=again)
+    page = page_of(path, told.attempt)
+    verdict = hindsight.agent_gone(told, node=node, rebooted=again, page=page)
     failed, best = past.failed_in_a_row(told, files.lines)
     name = os.path.basename(path)
     found = Found(name, verdict.cause, told.attempt, failed, best, closed=False)

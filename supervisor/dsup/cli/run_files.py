@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from dsup.cli.safe_files import Opened, is_directory, read_below
+from dsup.cli.safe_files import Opened, is_directory, read_below, tail_below
 from dsup.core.errors import DsupError, SpecError
 from dsup.core.printable import printable
 from dsup.edges.scribe.retention import is_alive
+from dsup.facts import samples
 from dsup.linux import file_lock
+from dsup.report import last_seen
 from dsup.report.typed import a_dict, loads
 from dsup.report.verdict_file import FILE_MAX_BYTES, Kept, decode
 from dsup_runtime import contract
@@ -19,6 +21,8 @@ from dsup_runtime import contract
 JOURNAL_MAX_BYTES: Final = 32 * 1024 * 1024
 """Of a longer journal its end is read: it tells how the run ended."""
 
+_PAGE_MAX_BYTES: Final = 1 << 20
+_SAMPLES_MAX_BYTES: Final = 1 << 20
 _RUN_FILE_MAX_BYTES: Final = 4 * 1024 * 1024
 _CLOSED_MAX_BYTES: Final = 4096
 _NAME_MAX_CHARS: Final = 255
@@ -52,7 +56,8 @@ class RunFiles(NamedTuple):
     Attributes:
         path: where it is.
         known: run.json; empty if it cannot be read.
-        lines: the journal.
+        lines: the journal; of a run that was cut off, or goes on, with what was seen
+            last of its ranks as one more line.
         written_s: when the journal was last written, CLOCK_REALTIME, seconds.
         verdicts: the verdict of each attempt that has a readable one.
         odd: names of verdicts that cannot be read.
@@ -92,6 +97,7 @@ def read_run(path: str) -> RunFiles:
             f"cannot diagnose {path}, because its {name} cannot be read: {reason}"
         ) from None
     verdicts, odd = read_verdicts(path)
+    lines += _unwritten(path, lines)
     return RunFiles(path, run_file(path), lines, written_s, verdicts, odd, alive)
 
 
@@ -118,6 +124,22 @@ def run_file(path: str) -> dict[str, object]:
         return a_dict(loads(read_below(path, contract.RUN_FILE, _RUN_FILE_MAX_BYTES)))
     except (OSError, ValueError):
         return {}
+
+
+def page_of(path: str, attempt: int) -> bytes:
+    """Return the heartbeat page of an attempt, as it was kept; empty for none."""
+    name = f"{contract.attempt_dir('', attempt)}/{contract.HEARTBEATS_FILE}"
+    try:
+        return read_below(path, name, _PAGE_MAX_BYTES)
+    except OSError:
+        return b""
+
+
+def samples_of(path: str, attempt: int) -> tuple[samples.Sample, ...]:
+    """Return the last samples of an attempt, those of some minutes at least."""
+    name = f"{contract.attempt_dir('', attempt)}/{contract.SAMPLES_FILE}"
+    last = tail_below(path, name, _SAMPLES_MAX_BYTES)
+    return samples.decode_all(last.split(b"\n"))
 
 
 def closed_by(path: str) -> str | None:
@@ -179,6 +201,15 @@ def _lines(fd: int) -> list[str]:
     raw = os.pread(fd, JOURNAL_MAX_BYTES, start)
     whole = raw[raw.find(b"\n") + 1 :] if start else raw
     return whole.decode(errors="replace").split("\n")
+
+
+def _unwritten(path: str, lines: list[str]) -> list[str]:
+    """Return what a journal's next line would have said, had somebody written it."""
+    cut = last_seen.cut(lines)
+    if cut is None:
+        return []
+    page, known = page_of(path, cut.attempt), samples_of(path, cut.attempt)
+    return list(filter(None, [last_seen.one_more(cut, page, known)]))
 
 
 def _attempts(path: str) -> Iterator[int]:

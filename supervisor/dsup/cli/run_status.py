@@ -8,18 +8,18 @@ from typing import Any, Final
 
 from dsup import control_client
 from dsup.cli.asked import meant
-from dsup.cli.run_files import RunFiles, UnreadableRunError, read_run, run_file
-from dsup.cli.safe_files import read_below, tail_below
+from dsup.cli.run_files import (
+    RunFiles,
+    UnreadableRunError,
+    page_of,
+    read_run,
+    run_file,
+    samples_of,
+)
 from dsup.core.errors import JournalError, SpecError
 from dsup.core.ledger import balance
-from dsup.facts import samples
 from dsup.report import account, ledger, past
 from dsup.report.snapshot import Name
-from dsup_runtime import contract
-
-_PAGE_MAX_BYTES: Final = 1 << 20
-_SAMPLES_MAX_BYTES: Final = 1 << 20
-"""The last minutes are enough."""
 
 _NS: Final = 1e-9
 
@@ -96,8 +96,8 @@ def from_files(files: RunFiles) -> dict[str, Any]:
             offset_s=offset_s,
             written_s=files.written_s,
             verdicts=[kept[number].verdict for number in sorted(kept)],
-            page=_page(files.path, told.attempt),
-            samples=_samples(files.path, told.attempt),
+            page=page_of(files.path, told.attempt),
+            samples=samples_of(files.path, told.attempt),
         ),
         _ledger(files, offset_s),
     )
@@ -149,17 +149,3 @@ def _clocks(known: Mapping[str, object]) -> tuple[float | None, float | None]:
             return monotonic_ns * _NS, (wall_ns - monotonic_ns) * _NS
         case _:
             return None, None
-
-
-def _samples(path: str, attempt: int) -> tuple[samples.Sample, ...]:
-    name = f"{contract.attempt_dir('', attempt)}/{contract.SAMPLES_FILE}"
-    last = tail_below(path, name, _SAMPLES_MAX_BYTES)
-    return samples.decode_all(last.split(b"\n"))
-
-
-def _page(path: str, attempt: int) -> bytes:
-    name = f"{contract.attempt_dir('', attempt)}/{contract.HEARTBEATS_FILE}"
-    try:
-        return read_below(path, name, _PAGE_MAX_BYTES)
-    except OSError:
-        return b""

@@ -87,6 +87,11 @@ class Page:
         self.carrier = make(bytes(self._map))
         self.fd = -1
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether the ranks themselves write into a file of the run directory."""
+        return self.carrier is not None and self.carrier.where.startswith("file:")
+
     def step(self) -> int | None:
         """Return the step that every reporting rank has finished; None without any."""
         reported = self._column(contract.SLOT_STEP)

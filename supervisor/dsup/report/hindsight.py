@@ -12,6 +12,7 @@ from dsup.core.verdict import LOOKED_AT, Advice, Evidence, Verdict
 from dsup.report import hangs
 from dsup.report.account import Account, Life, first_failure, new_life
 from dsup.report.console import how
+from dsup.report.last_seen import signs
 from dsup.report.sentences import spans
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def from_journal(
     return _of_words(told, number, tails or {}) or _of_ends(life, number)
 
 
-def agent_gone(told: Account, *, node: str, rebooted: bool) -> Verdict:
+def agent_gone(
+    told: Account, *, node: str, rebooted: bool, page: bytes = b""
+) -> Verdict:
     """Return the verdict of an attempt whose agent or guard was killed.
 
     Where a rank had failed before, its time is when that was; ``from_journal`` tells
@@ -60,6 +63,7 @@ def agent_gone(told: Account, *, node: str, rebooted: bool) -> Verdict:
         told: what the journal tells.
         node: name of the node.
         rebooted: the node has another boot id now.
+        page: the heartbeat page of its last attempt, as it was kept; empty for none.
     """
     number = told.attempt
     life = told.lives.get(number, new_life())
@@ -93,7 +97,11 @@ def agent_gone(told: Account, *, node: str, rebooted: bool) -> Verdict:
         at_s=first.at_s if first else last_s,
         summary=summary,
         rule=GONE_RULE,
-        evidence=(Evidence("dsup", proof), *_statuses(life.own)),
+        evidence=(
+            Evidence("dsup", proof),
+            *_statuses(life.own),
+            *signs(page, {end.rank for end in life.ends}, last_s),
+        ),
         advice=advice,
         signature=cause,
     )

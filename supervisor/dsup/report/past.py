@@ -31,10 +31,7 @@ _OUTCOMES: Final[Mapping[account.State, str]] = {
 }
 _WORTH_IT: Final = ('"launched"', '"rank_started"', '"step"', '"took_over"')
 _RANKS_MAX: Final = 4096
-_UNMEASURED: Final = (
-    *("beat_age_s", "step_age_s", "cpu_percent", "rss_kb", "kb_per_min"),
-    "ecc",
-)
+_UNMEASURED: Final = ("beat_age_s", "step_age_s", "cpu_percent", "ecc")
 
 
 class Past(NamedTuple):
@@ -279,12 +276,22 @@ def _ranks(past: Past, samples: Sequence[Sample]) -> list[dict[str, Any]]:
             "phase": slots.phase(rank),
             "step": slots.step(rank),
             **unknown,
+            **({} if rank in ends or told.end else _ages(past, slots, rank)),
             "rss_kb": resident.get(rank),
             "kb_per_min": round(known[rank].kb_per_minute) if rank in known else None,
             "note": how_it_ended(ends.get(rank, 0), asked=rank in asked),
         }
         for rank in range(size)
     ]
+
+
+def _ages(past: Past, slots: Slots, rank: int) -> dict[str, float | None]:
+    """Return how long a rank had told nothing when the run was seen last."""
+    last = past.told.last
+    told = {"beat_age_s": slots.beat_s(rank), "step_age_s": slots.progress_s(rank)}
+    return {
+        name: _between(at_s, last.at_s if last else None) for name, at_s in told.items()
+    }
 
 
 def _asked(told: account.Account, life: account.Life) -> Collection[int]:

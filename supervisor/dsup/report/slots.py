@@ -16,11 +16,34 @@ class Slots:
 
     Args:
         page: a copy of it; empty for none.
+
+    Attributes:
+        ranks: all that it has room for.
     """
 
     def __init__(self, page: bytes) -> None:
         whole = len(page) // contract.WORD_BYTES * contract.WORD_BYTES
         self._words = memoryview(page[:whole]).cast("q").tolist()
+        room = (len(self._words) - contract.HEADER_WORDS) // contract.SLOT_WORDS
+        self.ranks = range(max(0, min(room, contract.SLOTS_MAX)))
+
+    @property
+    def kept_s(self) -> float | None:
+        """When the scribe copied it, agent clock, seconds; None if somebody else."""
+        at_ns = self._word(len(self.ranks), 0)
+        return at_ns * _NS if at_ns > 0 else None
+
+    def finished(self) -> tuple[int, float] | None:
+        """Return the step that every reporting rank has finished, and when; 0: never.
+
+        None where no rank reports.
+        """
+        told = [(step, r) for r in self.ranks if (step := self.step(r)) is not None]
+        if not told:
+            return None
+        least = min(step for step, _ in told)
+        made = [self.progress_s(rank) or 0.0 for step, rank in told if step == least]
+        return least, max(made)
 
     def step(self, rank: int) -> int | None:
         """Return a rank's last step; None where it has told none."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from dsup.edges.scribe import process, protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from dsup.edges.scribe.held import Held
     from dsup.edges.scribe.protocol import Answer, Message, Settings
 
 REAPED_ELSEWHERE = -1
@@ -40,7 +41,7 @@ class Child:
     def __init__(
         self,
         settings: Settings,
-        inherited: Iterable[tuple[int, int, int, int]],
+        held: Held,
         now: Callable[[], float],
         epoll: select.epoll,
     ) -> None:
@@ -65,7 +66,7 @@ class Child:
             theirs.close()
             raise
         if not self.pid:
-            process.run(settings, theirs, inherited, now)
+            process.run(settings, theirs, held, now)
         theirs.close()
         self.hung_up = False
         self._socket = ours

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dsup.edges.scribe import text
-from dsup.edges.scribe.files import LogFile
+from dsup.edges.scribe.files import LogFile, open_append
 from dsup.edges.scribe.rank_log import Filter, Index, RankLog
 from dsup.edges.scribe.retention import Claim
 from dsup_runtime import contract
@@ -78,6 +79,16 @@ class Desk:
     def journal(self, line: bytes) -> None:
         """Append a line to the journal."""
         self._disk.append_line(self._journal, contract.JOURNAL_FILE, line)
+
+    def append(self, name: str, lines: bytes) -> None:
+        """Append lines to a file; none of them is missed if that cannot be."""
+        path = os.path.join(self._settings.run_dir, name)
+        with suppress(OSError):
+            fd = open_append(path, self._settings.file_mode)
+            try:
+                os.write(fd, lines)
+            finally:
+                os.close(fd)
 
     def prepare(self, attempt: int) -> str | None:
         """Make the directories of an attempt; return why that failed, or None."""

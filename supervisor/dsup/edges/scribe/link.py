@@ -16,8 +16,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dsup.edges.scribe.child import FIRST_FREE_FD, Child
+from dsup.edges.scribe.held import Held
 from dsup.edges.scribe.outbox import Budget, Outbox
-from dsup.edges.scribe.protocol import KEEP, TEXT_MAX_BYTES, Message
+from dsup.edges.scribe.protocol import KEEP, TEXT_MAX_BYTES, Message, fitting
 from dsup.edges.scribe.reports import Ended, Lost, Prepared, Report, Tails
 from dsup.edges.scribe.spill import Spill, waiting
 
@@ -40,8 +41,7 @@ REPLACEMENTS = 5
 PERIOD_S = 60.0
 FORK_RETRY_S = 1.0
 END_S = 10.0
-NOT_AGAIN = ("open", "ping", "status")
-CUT = "…".encode()
+NOT_AGAIN = ("open", "page", "append", "ping", "status")
 
 
 class Scribe:
@@ -62,7 +62,7 @@ class Scribe:
         self.fd = self._epoll.fileno()
         self._outbox = Outbox()
         self._budget = Budget(1 + REPLACEMENTS, PERIOD_S)
-        self._streams: dict[tuple[int, int], tuple[int, int]] = {}
+        self._held = Held()
         self._spill = Spill(self._epoll)
         self._child: Child | None = None
         self._heard_at = inf
@@ -83,18 +83,17 @@ class Scribe:
     def start(self) -> None:
         """Fork the scribe; if that fails, ``on_tick`` tries again."""
         now_s = self._now()
-        inherited = [(*key, *fds) for key, fds in self._streams.items()]
         try:
-            self._child = Child(self._settings, inherited, self._now, self._epoll)
+            self._child = Child(self._settings, self._held, self._now, self._epoll)
         except OSError:
             self._start_at = now_s + FORK_RETRY_S
-            self._spill.begin(self._read_ends())
+            self._spill.begin(self._held.read_ends())
             return
         self._budget.spend(now_s)
         self._heard_at, self._start_at, self._killed_at = now_s, inf, inf
         self._look_at = now_s + LOOK_S
         refused = self._outbox.refused
-        # Streams are inherited; only what happens to them later has to be told.
+        # What is held is inherited; only what happens to it later has to be told.
         self._outbox.restart(lambda message: message.kind in NOT_AGAIN, now_s)
         self._own_up(refused, self._spill.end())
         self._flush()
@@ -105,11 +104,26 @@ class Scribe:
         """Have a rank's output read; the read ends are this object's from now on."""
         for fd in (out_fd, err_fd):
             os.set_blocking(fd, False)
-        self._streams[attempt, local_rank] = (out_fd, err_fd)
+        self._held.streams[attempt, local_rank] = (out_fd, err_fd)
         if self._spill.active:
             self._spill.begin((out_fd, err_fd))
         if self._child:
             self._put(Message("open", attempt, local_rank, fds=(out_fd, err_fd)))
+
+    def keep_page(self, attempt: int, fd: int) -> None:
+        """Have an attempt's heartbeat page on disk, whatever becomes of the agent.
+
+        Args:
+            attempt: whose page it is; with its streams it is let go.
+            fd: the page's memory; the caller may close it at once.
+
+        Raises:
+            OSError: there is no descriptor left to keep it by.
+        """
+        kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
+        self._held.pages[attempt] = kept
+        if self._child:
+            self._put(Message("page", attempt, fds=(kept,)))
 
     def close_streams(self, attempt: int) -> None:
         """Let an attempt's pipes go once the scribe has read what they hold.
@@ -125,11 +139,11 @@ class Scribe:
         A replaced scribe may write it twice: its own number tells. One of more than
         128 KiB is cut, and is then no JSON any more.
         """
-        self._put(Message("journal", text=_text(line)))
+        self._put(Message("journal", text=fitting(line)))
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         """Print dsup's own words, after all that the ranks have written so far."""
-        self._put(Message("say", name=tone, text=_text(text)))
+        self._put(Message("say", name=tone, text=fitting(text)))
 
     def enter(self, line: str, fields: str, tone: Tone) -> None:
         """Put a line with fields into systemd's journal, if the console leads there.
@@ -139,11 +153,11 @@ class Scribe:
             fields: the others, a JSON object.
             tone: how grave it is.
         """
-        self._put(Message("entry", name=tone, text=_text(f"{line}\n{fields}")))
+        self._put(Message("entry", name=tone, text=fitting(f"{line}\n{fields}")))
 
     def status(self, text: str) -> None:
         """Have a text in the status line, where there is one; empty for none."""
-        self._put(Message("status", text=_text(text)))
+        self._put(Message("status", text=fitting(text)))
 
     def tails(self, attempt: int) -> None:
         """Ask for the last 64 KiB of each stream; the answer is ``Tails``.
@@ -174,6 +188,18 @@ class Scribe:
         how = KEEP if keep else b""
         if not self._put(Message("save", name=name, text=how, fds=(kept,))):
             os.close(kept)
+
+    def append(self, name: str, lines: bytes) -> None:
+        """Append whole lines to a file of the run directory.
+
+        They are lost where the disk does not take them, or the scribe dies over them.
+
+        Args:
+            name: relative to the run directory.
+            lines: too long ones are not written at all.
+        """
+        if len(lines) <= TEXT_MAX_BYTES:
+            self._put(Message("append", name=name, text=lines))
 
     def end(self) -> None:
         """Have everything written and the scribe end; ``Ended`` comes within 10 s."""
@@ -217,7 +243,7 @@ class Scribe:
             if now_s >= self._start_at:
                 self.start()
         elif now_s >= self._killed_at + DYING_S:
-            self._spill.begin(self._read_ends())
+            self._spill.begin(self._held.read_ends())
         else:
             self._check(self._child, now_s)
         return self._take_reports()
@@ -231,14 +257,14 @@ class Scribe:
         self._look_at = now_s + LOOK_S
         if silence_s >= PATIENCE_S:
             self._look_at = now_s + RELIEF_S
-            self._spill.relieve(self._read_ends())
+            self._spill.relieve(self._held.read_ends())
         elif not self._outbox and self._is_due(now_s):
             self._put(Message("ping"))
 
     def _is_due(self, now_s: float) -> bool:
         """Return whether the scribe has something to answer for."""
         quiet = now_s < self._heard_at + PING_S
-        return not quiet or any(map(waiting, self._read_ends()))
+        return not quiet or any(map(waiting, self._held.read_ends()))
 
     def _kill(self, child: Child) -> None:
         self._killed_at = min(self._killed_at, self._now())
@@ -263,14 +289,8 @@ class Scribe:
             tails = Tails("tails", message.attempt, message.fds[0])
             self._reports.append(tails)
         elif message.kind == "close":
-            self._let_go(message.attempt)
-
-    def _let_go(self, attempt: int) -> None:
-        for key in [key for key in self._streams if key[0] == attempt]:
-            fds = self._streams.pop(key)
-            self._spill.forget(fds)
-            for fd in fds:
-                os.close(fd)
+            for fds in self._held.release(message.attempt):
+                self._spill.forget(fds)
 
     def _on_death(self, child: Child, status: int) -> None:
         self._hear(child)
@@ -282,7 +302,7 @@ class Scribe:
         self._reports.append(Lost("scribe_lost", child.pid, status))
         self._start_at = max(self._now(), self._budget.free_at())
         if self._start_at > self._now():
-            self._spill.begin(self._read_ends())
+            self._spill.begin(self._held.read_ends())
         else:
             self.start()
 
@@ -319,16 +339,6 @@ class Scribe:
             waiting = self._outbox.unsent()
         self._child.want_write(wanted=waiting is not None)
 
-    def _read_ends(self) -> list[int]:
-        return [fd for fds in self._streams.values() for fd in fds]
-
     def _take_reports(self) -> list[Report]:
         reports, self._reports = self._reports, []
         return reports
-
-
-def _text(text: str) -> bytes:
-    data = text.encode(errors="surrogateescape")
-    if len(data) <= TEXT_MAX_BYTES:
-        return data
-    return data[: TEXT_MAX_BYTES - len(CUT)] + CUT

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dsup.edges.scribe import protocol
 from dsup.edges.scribe.desk import Desk
 from dsup.edges.scribe.files import Disk, reason
+from dsup.edges.scribe.pages import Pages
 from dsup.edges.scribe.retention import prune
 from dsup.edges.scribe.screen import Screen
 from dsup.edges.scribe.sink import Sink
@@ -26,8 +27,9 @@ from dsup.edges.scribe.stream import Outlets, Stream
 from dsup.edges.scribe.tails import Tails
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
+    from dsup.edges.scribe.held import Held
     from dsup.edges.scribe.protocol import Settings
 
 ORPHAN_S = 10.0
@@ -47,7 +49,7 @@ BLOCKED = (
 def run(
     settings: Settings,
     control: socket.socket,
-    inherited: Iterable[tuple[int, int, int, int]],
+    held: Held,
     now: Callable[[], float],
 ) -> NoReturn:
     """Be the scribe; never return into the agent's code this process was forked from.
@@ -55,22 +57,22 @@ def run(
     Args:
         settings: what the scribe is told once.
         control: its end of the pair, the only way to the agent.
-        inherited: attempt, local rank and the two read ends of open streams.
+        held: the streams and pages that the agent has open.
         now: monotonic clock, seconds.
     """
     status = CRASHED
     try:
-        streams = list(inherited)
-        keep = {fd for stream in streams for fd in stream[2:]}
-        close_all_but({0, 1, 2, control.fileno()} | keep)
+        close_all_but({0, 1, 2, control.fileno()} | held.all())
         fill_stdio()
         # A terminal's Ctrl-C reaches this process too, and is not meant for it.
         signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         # The agent's garbage holds descriptors whose numbers mean others here.
         gc.freeze()
         loop = Loop(settings, control, now)
-        for attempt, local_rank, out_fd, err_fd in streams:
-            loop.open_streams(attempt, local_rank, (out_fd, err_fd))
+        for (attempt, local_rank), fds in held.streams.items():
+            loop.open_streams(attempt, local_rank, fds)
+        for attempt, fd in held.pages.items():
+            loop.pages.add(attempt, fd)
         loop.run()
         status = 0
     except Exception as error:  # noqa: BLE001 - the agent must not go on as two processes
@@ -105,7 +107,11 @@ def _last_line(text: str) -> None:
 
 
 class Loop:
-    """What the scribe does, turn by turn."""
+    """What the scribe does, turn by turn.
+
+    Attributes:
+        pages: the heartbeat pages that it copies.
+    """
 
     def __init__(
         self, settings: Settings, control: socket.socket, now: Callable[[], float]
@@ -119,6 +125,7 @@ class Loop:
         self._streams: dict[int, Stream] = {}
         self._disk = Disk(settings.run_dir, self._say, now)
         self._desk = Desk(settings, self._disk)
+        self.pages = Pages(settings.run_dir, settings.file_mode, now)
         self._tails = Tails()
         self._pruning = prune(settings.run_dir, settings.output.keep_runs)
         self._prunes = True
@@ -164,6 +171,8 @@ class Loop:
         for stream in self._streams.values():
             if now_s >= stream.due_s:
                 stream.tick()
+        if now_s >= self.pages.due_s:
+            self.pages.copy()
         self._screen.turn()
         self._disk.tick()
         self._desk.claim.hold()
@@ -174,7 +183,7 @@ class Loop:
         if self._prunes or (self._orphaned_at is not None and not self._streams):
             return 0.0
         dues = [stream.due_s for stream in self._streams.values()]
-        left_s = min(self._screen.due_s, *dues, inf) - self._now()
+        left_s = min(self._screen.due_s, self.pages.due_s, *dues) - self._now()
         waits = self._orphaned_at is not None or not self._desk.claim.settled
         if self._screen.stuck or self._disk.troubled or waits:
             left_s = min(left_s, TICK_S)
@@ -207,6 +216,7 @@ class Loop:
                 self.open_streams(message.attempt, message.local_rank, message.fds)
             case "close":
                 self._drain(message.attempt, close=True)
+                self.pages.close(message.attempt)
             case "say":
                 self._drain()
                 self._screen.say(message.text, protocol.tone(message))
@@ -226,6 +236,10 @@ class Loop:
         match message.kind:
             case "journal":
                 self._desk.journal(message.text)
+            case "append":
+                self._desk.append(message.name, message.text)
+            case "page":
+                self.pages.add(message.attempt, *message.fds)
             case "prepare":
                 error = self._desk.prepare(message.attempt)
                 self._prepared.append((message.attempt, error))
@@ -272,6 +286,9 @@ class Loop:
         self._epoll.unregister(self._control)
         self._control.close()
         self._orphaned_at = self._now()
+        # Once: whatever comes now, nobody has listened to any more.
+        self.pages.copy()
+        self.pages.close_all()
 
     def _end(self) -> None:
         self._drain()

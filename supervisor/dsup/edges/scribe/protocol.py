@@ -16,6 +16,7 @@ TEXT_MAX_BYTES = 128 * 1024
 MESSAGE_MAX_BYTES = TEXT_MAX_BYTES + 4096
 ANSWER_MAX_BYTES = 64 * 1024
 FDS_MAX = 2
+CUT = "…".encode()
 KEEP = b"keep"
 AS_THEY_ARE = RankOutput(Route(file=True, console="raw"), Route(True, "raw"))
 
@@ -59,15 +60,19 @@ class Message(NamedTuple):
     """One message from the agent; what its kind does not need stays empty.
 
     Attributes:
-        kind: ``open close journal say entry status prepare save tails ping end``.
-        attempt: of open, close, prepare and tails.
+        kind: ``open close page append journal say entry status prepare save tails ping
+            end``.
+        attempt: of open, close, page, prepare and tails.
         local_rank: of open.
-        name: of save, relative to the run directory; of say and entry, the tone.
-        text: of journal, say and status, without its newline; of entry, a line and a
+        name: of save and append, relative to the run directory; of say and entry, the
+            tone.
+        text: of journal, say and status, without its newline; of append, whole lines;
+            of entry, a line and a
             JSON object of its fields, one below the other; of save, KEEP where a file
             that is there stays.
-        fds: read ends of stdout and stderr of open; the file of save; of tails, a
-            memfd that ``encode_tail`` is appended to, stream by stream.
+        fds: read ends of stdout and stderr of open; the memory of page; the file of
+            save; of tails, a memfd that ``encode_tail`` is appended to, stream by
+            stream.
     """
 
     kind: str
@@ -88,6 +93,14 @@ class Answer(NamedTuple):
 
     ack: int
     prepared: tuple[tuple[int, str | None], ...] = ()
+
+
+def fitting(text: str) -> bytes:
+    """Return a text as a message takes it, cut where that is too long."""
+    data = text.encode(errors="surrogateescape")
+    if len(data) <= TEXT_MAX_BYTES:
+        return data
+    return data[: TEXT_MAX_BYTES - len(CUT)] + CUT
 
 
 def encode(number: int, message: Message) -> bytes:
