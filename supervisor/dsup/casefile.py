@@ -37,7 +37,6 @@ NOTES_MAX: Final = 16
 """So many notes of a rank are kept: its first ones, for they come nearest the cause."""
 
 _ASLEEP: Final = "D"
-_OF_THE_RUN: Final = ("preempt", "limit")
 
 
 class CaseFile:
@@ -166,7 +165,7 @@ class CaseFile:
 
     def stopped(self, order: cmd.Command) -> None:
         """Note that the ranks were told to leave: who then does has not failed."""
-        if isinstance(order, cmd.PublishStop) and order.stop in _OF_THE_RUN:
+        if isinstance(order, cmd.PublishStop) and order.of_run:
             self._stopped_s = time.monotonic()
 
     def before_signal(self, ranks: Iterable[int]) -> None:

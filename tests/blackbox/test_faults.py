@@ -1,13 +1,22 @@
 """dsup itself is killed, frozen or starved: no rank outlives it, nothing is lost."""
 
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
+import time
+from datetime import datetime
 
 import pytest
 
 pytestmark = [pytest.mark.dsup_only, pytest.mark.slow]
+
+PATIENCE_S = 120.0
+CLOCKS_S = 1.0
+"""So far the wall clock may be set while a run goes on."""
 
 PAUSE = "emit=ready,hang"
 HELPERS = "helper=plain,helper=setsid,helper=double,helper=clear"
@@ -50,6 +59,49 @@ def test_kill_9_of_dsup_leaves_no_files(run, proc, who):
 
     assert run.ended() == 137, run.console()
     run.nothing_left()
+
+
+def test_kill_9_of_the_agent_takes_nothing_along(run, proc):
+    """How far each rank was, and its memory, is on disk up to that moment."""
+    lively = proc.workers / "lively.py"
+    run.start("--nproc 2", "eval", "1000", "0.1", script=lively)
+    agent = agent_of(run, proc)
+    proc.until(lambda: sampled(run), PATIENCE_S, run.console)
+    known = sampled(run)
+    killed_s = time.time()
+    os.kill(agent, signal.SIGKILL)
+    assert run.ended() == 137, run.console()
+    run.nothing_left()
+
+    (verdict,) = asked(run, "diagnose")["verdicts"]
+    assert verdict["cause"] == "agent_killed"
+    # Stamped by whoever saw the agent go, so not before that.
+    assert datetime.fromisoformat(verdict["at"]).timestamp() > killed_s - CLOCKS_S
+    (told,) = [one for one in verdict["evidence"] if one["source"] == "heartbeat"]
+    assert re.search("ranks 0-1: steps? .*, phase (train|eval), ", told["text"])
+    status = asked(run, "status")
+    assert status["outcome"] == "lost"
+    assert status["step"] >= min(known["steps"].values())
+    for row in status["ranks"]:
+        assert row["step"] >= known["steps"][str(row["rank"])]
+        assert row["beat_age_s"] is not None
+        assert row["rss_kb"] > 0
+
+
+def sampled(run):
+    """Return the last sample on disk in which both ranks tell a step; None for none."""
+    found = [*run.logs.glob("*/attempt_0/samples.jsonl")]
+    lines = found[0].read_text().splitlines() if found else []
+    samples = [json.loads(line) for line in lines]
+    known = [one for one in samples if len(one.get("steps", ())) == 2]
+    return known[-1] if known else None
+
+
+def asked(run, command):
+    """Return what a command says of the run, as programs read it."""
+    words = [sys.executable, "-m", "dsup", command, "--json", str(run.run_dir())]
+    said = subprocess.run(words, env=run.environ({}), capture_output=True, check=True)
+    return json.loads(said.stdout)
 
 
 def test_kill_9_of_the_whole_process_group(run, proc):

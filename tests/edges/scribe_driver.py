@@ -34,7 +34,7 @@ class Driver:
 
     def __init__(self, orders_fd, reports_fd, speed, settings):
         self.orders_fd, self.reports_fd, self.speed = orders_fd, reports_fd, speed
-        self.orders, self.ranks, self.ended = b"", {}, False
+        self.orders, self.ranks, self.ended, self.page = b"", {}, False, -1
         self.scribe = Scribe(as_settings(settings), self.now)
         self.epoll = select.epoll()
         self.epoll.register(self.scribe.fd, select.EPOLLIN)
@@ -103,6 +103,20 @@ class Driver:
         os.write(fd, text.encode())
         self.scribe.save(name, fd, keep=keep)
         os.close(fd)
+
+    def do_page(self, attempt, text):
+        """Have a page kept, and go on writing into it with ``do_write``."""
+        self.page = os.memfd_create("page")
+        self.do_write(text)
+        self.scribe.keep_page(attempt, self.page)
+
+    def do_write(self, text):
+        """Write into the page, as a rank does."""
+        os.pwrite(self.page, text.encode(), 0)
+
+    def do_append_text(self, name, text):
+        """Append to a file of the run directory."""
+        self.scribe.append(name, text.encode())
 
     def do_journal_lines(self, start, count, pad):
         """Write numbered lines of a size to the journal."""

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -142,6 +143,48 @@ def test_the_scribe_outlives_its_agent_for_the_last_words(scribe_agent):
     assert a.log() == b"last words\n"
 
 
+def test_a_page_and_what_was_appended_outlive_the_agent(scribe_agent, eventually):
+    """Both are on disk while the run goes on; the page as it was when the agent died.
+
+    A scribe that takes over from a killed one has the page as well.
+    """
+    a = scribe_agent()
+    place = a.run_dir / "attempt_0"
+    kept, samples = place / "heartbeats", place / "samples.jsonl"
+    a.order("page", 0, "step 1  ")
+    scribe = a.start()
+    eventually(lambda: kept.exists() and kept.read_bytes()[:8] == b"step 1  ")
+    a.order("append_text", "attempt_0/samples.jsonl", "one\n")
+    a.order("append_text", "attempt_0/samples.jsonl", "two\n")
+    eventually(lambda: samples.exists() and samples.read_text() == "one\ntwo\n")
+    a.order("kill_scribe", signal.SIGKILL)
+    assert a.wait_for("scribe_lost")[0] == scribe
+    (scribe,) = a.wait_for("pid")
+    before_ns = time.monotonic_ns()
+    a.order("write", "step 2  ")
+    a.order("die")
+    a.process.wait()
+    ended(scribe)
+
+    page, made = kept.read_bytes()[:-8], kept.read_bytes()[-8:]
+    assert page == b"step 2  "
+    assert before_ns <= int.from_bytes(made, "little") <= time.monotonic_ns()
+
+
+def test_a_page_is_copied_as_its_ranks_go_on(scribe_agent, eventually):
+    """Whoever kills scribe and agent at once takes the last seconds, and no more."""
+    a = scribe_agent(speed=50)
+    kept = a.run_dir / "attempt_0" / "heartbeats"
+    a.start()
+    a.order("page", 0, "step 1  ")
+    eventually(kept.exists)
+    a.order("write", "step 2  ")
+    eventually(lambda: kept.read_bytes()[:8] == b"step 2  ")
+    a.order("close_streams", 0)
+    assert a.end()
+    assert kept.read_bytes()[:8] == b"step 2  "
+
+
 @pytest.mark.slow
 def test_the_last_words_come_whatever_was_spent(scribe_agent):
     """A run that ends while no scribe may be started yet gets one more for its end."""
@@ -183,7 +226,8 @@ def test_a_bug_ends_it_with_one_line_and_70(tmp_path):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         theirs.setblocking(False)
         ours.send(b"[1, 0, 0, 0, 0]")
-        process.run(protocol.Settings(sys.argv[1], 1), theirs, held.Held(), time.monotonic)
+        settings = protocol.Settings(sys.argv[1], 1)
+        process.run(settings, theirs, held.Held(), time.monotonic)
     """
     ended = subprocess.run(
         [sys.executable, "-c", code, tmp_path], capture_output=True, check=False

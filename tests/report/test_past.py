@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dsup.report import account
+from dsup.report.life import first_failure
 from dsup.report.past import Past, document, failed_in_a_row
 from dsup.report.snapshot import Name
 
@@ -91,24 +92,34 @@ def test_a_person_who_stopped_a_run_is_no_preemption():
     assert told(term, EXIT | {"code": 143})["stop"]["kind"] == "preempt"
 
 
-def test_a_rank_that_left_at_the_stop_is_not_worth_a_look():
-    """Its 143 answers the stop; where nobody stopped the run, it is its own."""
-    left = [line.replace("-9", "143") for line in attempts((5, 1))]
-    signal = {"event": "signalled", "at_s": 9.0, "sender_pid": 7, "signum": 15}
-    stopped = [*left, *(json.dumps({"n": 90, **i}) for i in (signal, EXIT | TERM))]
-    name = Name("r", "r", "/r", "n", "t")
-    notes = [
-        document(Past(name, account.account(lines), lines, False, 0.0, 0.0, 0.0))
-        for lines in (stopped, left)
-    ]
+@pytest.mark.parametrize(
+    ("stop", "status", "note"),
+    [
+        pytest.param("preempt", 143, "ended by dsup", id="as it was told to"),
+        pytest.param("preempt", 3, "exit code 3", id="of its own"),
+        pytest.param("user", 143, "exit code 143", id="who has enough ends with 0"),
+        pytest.param("", 143, "exit code 143", id="nobody had told it to"),
+    ],
+)
+def test_a_rank_that_left_at_the_stop_is_not_worth_a_look(stop, status, note):
+    """Nor has it failed: whoever kills the agent then finds nobody to blame."""
+    *before, end = (line.replace("-9", str(status)) for line in attempts((5, 1)))
+    publish = PUBLISH | {"stop": stop}
+    lines = [*before, *[json.dumps(publish)] * bool(stop), end]
+    told = account.account(lines)
+    found = document(Past(NAME, told, lines, False, 0.0, 0.0, 0.0))
 
-    assert [one["ranks"][0]["note"] for one in notes] == [
-        "ended by dsup",
-        "exit code 143",
-    ]
+    assert found["ranks"][0]["note"] == note
+    failed = first_failure(told.lives[0])
+    assert (failed is None) == (note == "ended by dsup")
 
 
-TERM = {"code": 143}
+NAME = Name("r", "r", "/r", "n", "t")
+PUBLISH = {"n": 90, "command": "publish_stop", "attempt": 0, "check": 5} | {
+    "rank": -1,
+    "reason": "",
+    "until_s": 9.0,
+}
 TAKEN = {
     "event": "took_over",
     "at_s": 1.5,

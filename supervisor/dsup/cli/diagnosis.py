@@ -26,6 +26,7 @@ from dsup.linux import proc
 from dsup.report import account as accounts
 from dsup.report import hindsight
 from dsup.report.account import Account
+from dsup.report.life import first_failure
 from dsup_runtime import contract
 
 _CLOCK_MAX_S: Final = 1 << 40
@@ -181,7 +182,7 @@ class _Reading:
     def _cut_short(self, numbers: Sequence[int]) -> list[Case]:
         """Return the failure that dsup did not live to judge, if there is one."""
         number = self._told.attempt
-        failed = accounts.first_failure(self._told.lives.get(number))
+        failed = first_failure(self._told.lives.get(number))
         return [self._case(number)] if failed and number not in numbers else []
 
     def _gone(self) -> Case:

@@ -65,6 +65,11 @@ class PublishStop(NamedTuple):
     reason: str
     until_s: float
 
+    @property
+    def of_run(self) -> bool:
+        """Whether the run stops, not its attempt alone: who leaves has not failed."""
+        return self.stop in {"preempt", "limit"}
+
 
 class PassOn(NamedTuple):
     """Send a signal to those ranks that have a handler for it."""

@@ -7,48 +7,20 @@ the agent may have been killed between any two of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias, assert_never
+from typing import Literal, NamedTuple, TypeAlias
 
 from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core import journal
 from dsup.core.errors import JournalError
-from dsup.core.exits import SIGTERM, is_decisive, signal_name, stop_code
+from dsup.core.exits import SIGTERM, signal_name, stop_code
 from dsup.core.state import Hang
+from dsup.report.life import Life, new_life, take_end, take_word
 from dsup.report.sentences import clock
 from dsup.report.stops import asker
 
 State: TypeAlias = Literal["running", "finished", "failed", "stopped", "gone"]
 """``gone`` is a run whose agent or guard was killed."""
-
-
-class Life(NamedTuple):
-    """One attempt.
-
-    Attributes:
-        pids: of each rank that was started.
-        ends: of ranks, in the order in which they were seen.
-        asked: ranks that dsup told to end; all, once it killed what was left.
-        own: ends that dsup had not asked for.
-        cannot: what could not be done; None for nothing.
-        judged: the judge's last answer; None for none.
-        plan: what was agreed after it failed; None where nothing was.
-        hang: what it was ended for while no rank had failed; None for nothing.
-    """
-
-    pids: dict[int, int]
-    ends: list[ev.RankExited]
-    asked: set[int]
-    own: list[ev.RankExited]
-    cannot: ev.Cannot | None = None
-    judged: ev.Judged | None = None
-    plan: ev.PlanAgreed | None = None
-    hang: Hang | None = None
-
-
-def new_life() -> Life:
-    """Return an attempt of which nothing is known."""
-    return Life({}, [], set(), [])
 
 
 class Account(NamedTuple):
@@ -118,16 +90,6 @@ def failed(told: Account, kept: Iterable[int]) -> list[int]:
     return sorted(found | set(kept))
 
 
-def first_failure(life: Life | None) -> ev.RankExited | None:
-    """Return the end with which an attempt failed, as far as wait statuses tell.
-
-    One that no other rank's end leads to goes first; None where no rank failed.
-    """
-    ends = [end for end in life.own if end.status != 0] if life else []
-    decisive = (end for end in ends if is_decisive(end.status))
-    return next(decisive, next(iter(ends), None))
-
-
 def stopped_by(told: Account) -> str | None:
     """Return what stopped a run, in words; None where nothing did."""
     last = told.lives.get(told.attempt)
@@ -186,10 +148,26 @@ def sequel(told: Account, number: int, offset_s: float, alive: bool | None) -> s
         alive: as for ``outcome``.
     """
     life = told.lives.get(number)
-    if number < told.attempt and life and life.plan and life.plan.restart_at_s:
+    if life is None or life.plan is None or life.plan.restart_at_s is None:
+        return outcome(told, alive)
+    following, why = f"attempt {number + 1}", life.plan.reason
+    started_s = told.lives.get(number + 1, new_life()).started_s
+    if started_s is not None:
+        at, paused = clock(started_s, offset_s), _paused(life, started_s)
+        return f"{following} was started at {at} UTC{paused}: {why}"
+    if told.end is None and alive and number + 1 >= told.attempt:
         at = clock(life.plan.restart_at_s, offset_s)
-        return f"attempt {number + 1} was started at {at} UTC: {life.plan.reason}"
+        return f"{following} is to start at {at} UTC: {why}"
+    if number < told.attempt:
+        return f"{following} came to no rank: {why}"
     return outcome(told, alive)
+
+
+def _paused(life: Life, until_s: float) -> str:
+    """Return how long nobody was there after an attempt; empty where nothing tells."""
+    if life.over_s is None:
+        return ""
+    return f", after a pause of {max(0.0, until_s - life.over_s):.1f} s"
 
 
 class _Reader:
@@ -257,6 +235,9 @@ class _Reader:
                 self.lives[number] = self._life(number)._replace(hang=hang)
             case cmd.SignalRanks():
                 self._life(command.attempt).asked.update(command.ranks)
+            case cmd.PublishStop() if command.of_run:
+                number = command.attempt
+                self.lives[number] = self._life(number)._replace(leaving=True)
             case cmd.KillAll():
                 life = self._life(command.attempt)
                 life.asked.update(life.pids)
@@ -266,12 +247,20 @@ class _Reader:
     def _on_event(self, event: ev.Event) -> None:
         match event:
             case ev.RankStarted():
-                self._life(event.attempt).pids[event.rank] = event.pid
+                life = self._life(event.attempt)
+                life.pids[event.rank] = event.pid
+                if life.started_s is None:
+                    started = life._replace(started_s=event.at_s)
+                    self.lives[event.attempt] = started
+            case ev.GroupEmpty():
+                number = event.attempt
+                over = self._life(number)._replace(over_s=event.at_s)
+                self.lives[number] = over
             case ev.RankExited():
-                _end(self._life(event.attempt), event)
+                take_end(self._life(event.attempt), event)
             case ev.Cannot() | ev.Judged() | ev.PlanAgreed() | ev.Captured():
                 number = event.attempt
-                self.lives[number] = _after(self._life(number), event)
+                self.lives[number] = take_word(self._life(number), event)
             case ev.HangCleared():
                 number = event.attempt
                 self.lives[number] = self._life(number)._replace(hang=None)
@@ -301,37 +290,3 @@ class _Reader:
 
     def _life(self, number: int) -> Life:
         return self.lives.setdefault(number, new_life())
-
-
-def _end(life: Life, event: ev.RankExited) -> None:
-    """Take an end in; a rank that was dying before dsup's signal ended by itself.
-
-    So it was if one that ended by itself was seen to end beside it.
-    """
-    dying = any(event.rank in end.dying for end in life.own)
-    if event.rank not in life.asked or dying:
-        life.own.append(event)
-    life.ends.append(event)
-
-
-def _after(
-    life: Life, event: ev.Cannot | ev.Judged | ev.PlanAgreed | ev.Captured
-) -> Life:
-    match event:
-        case ev.Captured():
-            return life._replace(hang=_located(life.hang, event))
-        case ev.Cannot():
-            return life._replace(cannot=event)
-        case ev.PlanAgreed():
-            return life._replace(plan=event)
-        case ev.Judged():
-            return life._replace(judged=event) if event.cause else life
-        case _:
-            assert_never(event)
-
-
-def _located(hang: Hang | None, found: ev.Captured) -> Hang | None:
-    """Return a hang with what the last stacks have shown of it."""
-    if hang is None or not found.final or not found.ranks:
-        return hang
-    return Hang(found.ranks, "absent", hang.at_s, found.op, found.place)

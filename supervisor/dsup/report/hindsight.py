@@ -10,9 +10,10 @@ from dsup.core.exits import CAUSES, signal_name
 from dsup.core.state import Hang
 from dsup.core.verdict import LOOKED_AT, Advice, Evidence, Verdict
 from dsup.report import hangs
-from dsup.report.account import Account, Life, first_failure, new_life
+from dsup.report.account import Account
 from dsup.report.console import how
 from dsup.report.last_seen import signs
+from dsup.report.life import Life, first_failure, new_life
 from dsup.report.sentences import spans
 
 if TYPE_CHECKING:

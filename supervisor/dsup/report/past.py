@@ -5,7 +5,7 @@ Pure. It tells of the run's last moment; what nobody wrote down is null.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -13,12 +13,13 @@ from dsup.attribution.growth import curves
 from dsup.core import events as ev
 from dsup.core import journal
 from dsup.core.errors import JournalError
-from dsup.core.exits import SIGINT, SIGTERM, stop_code
+from dsup.core.exits import SIGINT, stop_code
 from dsup.core.state import Spec
 from dsup.core.verdict import Verdict
 from dsup.facts.samples import Sample
 from dsup.report import account, growing, snapshot
 from dsup.report.account import Account
+from dsup.report.life import first_failure, new_life
 from dsup.report.rank_rows import how_it_ended
 from dsup.report.slots import Slots
 
@@ -219,7 +220,7 @@ def _failures(told: Account, spec: Spec | None, course: _Course, attempts: int) 
     """
     failed, last_s = course.taken, told.last.at_s if told.last else None
     for number in range(attempts):
-        failure = account.first_failure(told.lives.get(number))
+        failure = first_failure(told.lives.get(number))
         cut_s = last_s if number == told.attempt else None
         ended_s = failure.at_s if failure else cut_s
         lived_s = _between(course.starts_s.get(number), ended_s)
@@ -257,8 +258,9 @@ def _stop(told: Account) -> dict[str, Any] | None:
 def _ranks(past: Past, samples: Sequence[Sample]) -> list[dict[str, Any]]:
     """Return the ranks; of memory the last that was measured is told."""
     told, slots = past.told, Slots(past.page)
-    life = told.lives.get(told.attempt, account.new_life())
-    asked = snapshot.ended_by_dsup(past.verdicts, told.attempt, _asked(told, life))
+    life = told.lives.get(told.attempt, new_life())
+    by_dsup = life.asked - {end.rank for end in life.own}
+    asked = snapshot.ended_by_dsup(past.verdicts, told.attempt, by_dsup)
     resident = samples[-1].rss_kb if samples else {}
     known = curves(samples)
     ends = {end.rank: end.status for end in life.ends}
@@ -292,16 +294,6 @@ def _ages(past: Past, slots: Slots, rank: int) -> dict[str, float | None]:
     return {
         name: _between(at_s, last.at_s if last else None) for name, at_s in told.items()
     }
-
-
-def _asked(told: account.Account, life: account.Life) -> Collection[int]:
-    """Return whom dsup told to end, and who left as it was told to."""
-    asked = life.asked - {end.rank for end in life.own}
-    if account.stopped_by(told) is None:
-        return asked
-    # What a rank that leaves at the step it was told to ends with.
-    code = stop_code(SIGTERM)
-    return asked | {end.rank for end in life.ends if end.status == code}
 
 
 def _state(ended: bool, started: bool, *, going: bool) -> str | None:

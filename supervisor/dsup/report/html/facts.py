@@ -107,5 +107,6 @@ def _sequel(story: Story) -> list[tuple[str, str, str]]:
 
 
 def _act(text: str) -> str:
-    again = "was started" in text or text.startswith("restart")
+    words = ("was started", "is to start")
+    again = text.startswith("restart") or any(word in text for word in words)
     return "started again" if again else "ended"
