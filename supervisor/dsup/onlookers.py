@@ -7,6 +7,7 @@ that is slow, gone or wrong costs a line, never the run.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from dsup.companions import Companions
 from dsup.control import Control
 from dsup.core.enter import KILL_S
 from dsup.edges.service import Service
+from dsup.newest import Newest
 from dsup.present import Present, Sources
 from dsup.takeover import Takeover
 from dsup.timekeeper import Timekeeper
@@ -61,6 +63,8 @@ class Onlookers:
         self._recorder = sources.recorder
         self._blackbox = Blackbox(sources.recorder)
         self._attempt, self._inquiry = sources.attempt, sources.inquiry
+        pattern = "" if job.checkpoint_dir else job.checkpoint_glob
+        self._newest = self.present.newest = Newest(pattern, aides)
         self._timekeeper = Timekeeper()
         self.present.ledger = self._timekeeper.document
         self._situation = sources.situation
@@ -125,6 +129,7 @@ class Onlookers:
         """Tell that the ranks of an attempt run."""
         number = self._situation()[0].attempt
         self._blackbox.started(number, self._attempt.page)
+        self._newest.started(time.monotonic())
         self._service.ready()
         self._companions.started(self._control.where)
         self._takeover.started()
@@ -140,6 +145,7 @@ class Onlookers:
         if not self._ends and state.stop is not None:
             self.ending()
         self._blackbox.look(state.attempt, self._inquiry.file.samples)
+        self._newest.look(now_s, alive=bool(state.alive))
         self._service.beat(now_s)
         self._control.look(now_s)
         self._companions.look(now_s)

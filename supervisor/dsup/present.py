@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dsup.core.job import Job
     from dsup.devices import Found
     from dsup.facts.samples import Sample
+    from dsup.newest import Newest
     from dsup.present_sources import Attempt, Hangs, Inquiry, Publisher, Recorder
     from dsup.report.console import View
     from dsup.report.rank_rows import Gpu, Process
@@ -59,12 +60,14 @@ class Present:
     Attributes:
         ledger: tells where the time went until then, agent clock, seconds.
         causes: of failed attempts, by attempt.
+        newest: looks for checkpoints that no rank tells of; None for nobody.
     """
 
     def __init__(self, job: Job, sources: Sources) -> None:
         self._job = job
         self._sources = sources
         self.causes: dict[int, str] = {}
+        self.newest: Newest | None = None
         self.ledger: Callable[[float], Mapping[str, Any] | None] = lambda _: None
         self._launched_s = time.monotonic()
         self._made_s = -1.0
@@ -108,6 +111,7 @@ class Present:
             asked=frozenset(self._sources.inquiry.file.asked),
             limits_s=self._sources.hangs.limits_s(),
             steps_s=self._sources.hangs.steps_s(),
+            looked_for=self.newest.found if self.newest else None,
         )
         name = snapshot.name_of(self._job, os.uname().nodename)
         return snapshot.document(name, scene)

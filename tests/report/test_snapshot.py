@@ -210,7 +210,7 @@ def test_restarts_are_those_that_policy_would_allow():
 
 
 def test_a_checkpoint_that_ranks_have_saved_has_an_age():
-    """What was found before the attempt has none; an older word does not count."""
+    """So has one that was looked for; what was found before the attempt has none."""
     saved = {"SLOT_SAVED_STEP": 400, "SLOT_SAVED_NS": int((NOW_S - 25) * 1e9)}
     known = RUNNING._replace(checkpoint_step=300)
 
@@ -219,6 +219,9 @@ def test_a_checkpoint_that_ranks_have_saved_has_an_age():
     assert told(known, page=both)["checkpoint"] == {"step": 400, "age_s": 25.0}
     newer = RUNNING._replace(checkpoint_step=500)
     assert told(newer, page=both)["checkpoint"] == {"step": 500, "age_s": None}
+    seen = {"page": both, "looked_for": (450, NOW_S - 5)}
+    assert told(known, **seen)["checkpoint"] == {"step": 450, "age_s": 5.0}
+    assert told(newer, **seen)["checkpoint"] == {"step": 500, "age_s": None}
 
 
 def test_a_pause_and_the_restarts_are_counted():

@@ -74,6 +74,8 @@ class Scene(NamedTuple):
         asked: ranks that dsup has told to end in this attempt.
         limits_s: how long a rank may make no progress, seconds, where there is a limit.
         steps_s: the usual step time of each rank that has one, seconds.
+        looked_for: step of the newest checkpoint that was looked for in this attempt,
+            and when it was made; None for none.
     """
 
     state: State
@@ -93,6 +95,7 @@ class Scene(NamedTuple):
     asked: Collection[int] = ()
     limits_s: Mapping[int, float] = {}
     steps_s: Mapping[int, float] = {}
+    looked_for: tuple[int, float] | None = None
 
 
 def document(name: Name, scene: Scene) -> dict[str, Any]:
@@ -122,7 +125,9 @@ def document(name: Name, scene: Scene) -> dict[str, Any]:
         },
         "step": min(steps, default=None),
         "steps_per_s": None if scene.rate is None else round(scene.rate, 4),
-        "checkpoint": checkpoint(state.checkpoint_step, slots, world, now_s),
+        "checkpoint": checkpoint(
+            state.checkpoint_step, slots, world, now_s, scene.looked_for
+        ),
         "pause_left_s": _pause_left(state, now_s),
         "stop": _stop(state, now_s),
         "memory": memory,
@@ -173,17 +178,23 @@ def exit_of(ended: tuple[int, str] | None) -> dict[str, Any] | None:
 
 
 def checkpoint(
-    found: int | None, slots: Slots, world_size: int, now_s: float
+    found: int | None,
+    slots: Slots,
+    world_size: int,
+    now_s: float,
+    looked_for: tuple[int, float] | None = None,
 ) -> dict[str, Any] | None:
-    """Return the newest checkpoint known; of one found by its name, no age is known.
+    """Return the newest checkpoint known; of the one resumed from, no age is known.
 
     Args:
-        found: step of the newest that was looked for; None for none.
+        found: step of the newest that there was before the attempt; None for none.
         slots: the heartbeat page, in which ranks tell what they have saved.
         world_size: how many ranks there are.
         now_s: the moment, agent clock, seconds.
+        looked_for: step and time of the newest that there has been since.
     """
-    saved = slots.saved(range(world_size))
+    known = filter(None, (slots.saved(range(world_size)), looked_for))
+    saved = max(known, default=None)
     if saved is not None and (found is None or saved[0] >= found):
         return {"step": saved[0], "age_s": rounded(now_s - saved[1])}
     return None if found is None else {"step": found, "age_s": None}
