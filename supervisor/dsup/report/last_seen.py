@@ -25,7 +25,6 @@ SLACK_S: Final = 60.0
 """A heartbeat counts if it is at most so much younger than all that dsup itself wrote:
 nothing that a rank tells is trusted."""
 
-_BEARING: Final = ('"prepare"', '"rank_exited"', '"exit"')
 _SIGNS_MAX: Final = 8
 
 
@@ -52,7 +51,7 @@ def cut(lines: Sequence[str]) -> Cut | None:
     """
     n, at_s, whole = None, None, True
     for line in reversed(lines):
-        if at_s is not None and not any(word in line for word in _BEARING):
+        if at_s is not None and not _bears(line):
             continue
         with suppress(JournalError):
             entry = journal.decode(line)
@@ -66,6 +65,11 @@ def cut(lines: Sequence[str]) -> Cut | None:
             if at_s is None and entry.event is not None:
                 at_s = entry.event.at_s
     return None
+
+
+def _bears(line: str) -> bool:
+    """Return whether a line may tell of a beginning or an end: most do not."""
+    return '"prepare"' in line or '"rank_exited"' in line or '"exit"' in line
 
 
 def one_more(cut: Cut, page: bytes, samples: Sequence[Sample]) -> str:
