@@ -96,6 +96,7 @@ def test_the_journal_is_read_on_to_what_was_seen_last(lines, more, kept, sampled
 def test_no_rank_makes_a_run_last_longer_than_it_did(lines):
     """A time that lies far beyond all that dsup wrote is not believed."""
     found = cut(lines())
+    assert found is not None
     liar = one_more(found, page((5, 12.0 + 2 * SLACK_S), (5, 12.5)), [])
 
     assert json.loads(liar)["at_s"] == 12.5
