@@ -76,6 +76,8 @@ _FORMS: Final = (
             r"(?:\s{1,4}<\s{0,8}\d{1,9}\.\d{6}>)?\s{0,2}\] ?"
         ),
     ),
+    # The first bracket is easily lost in a copy.
+    _Form("ring", re.compile(r"(?P<s>\d{1,10})\.(?P<us>\d{6})\] ")),
     _Form("ring", re.compile(r"\[\s{0,8}[+<]\s{0,8}\d{1,9}\.\d{6}>?\] ?")),
     _Form("caller", re.compile(r"\[\s{0,8}[TC]\d{1,10}\] ?")),
     _Form(
@@ -124,6 +126,7 @@ _FORMS: Final = (
             r"[:-](?:\d{1,9}[:-])?\s?(?=\S)"
         ),
     ),
+    _Form("mark", re.compile(r"\[(?:…|\.{3})\] {1,4}|[\w.-]{1,64}:(?=\[\w{3} \w{3} )")),
     _Form("mark", re.compile(r"\d{1,9}[:-](?=\[|<|[A-Z][a-z]{2} )")),
     _Form(
         "mark",
