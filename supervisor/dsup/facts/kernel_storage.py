@@ -58,7 +58,7 @@ _FILE_SYSTEMS: Final = (
     rf"BTRFS(?:: | )(?:error|critical) \(device {_DEV}\)",
     (
         rf"BTRFS(?:: | )(?:warning|info) \(device {_DEV}\): (?:forced readonly"
-        r"|[^\n]{0,200}csum failed)"
+        r"|[^\n]{0,200}(?:csum failed|direct IO failed|due to IO error))"
     ),
     (
         rf"(?:FAT-fs|F2FS-fs|NTFS-fs) (?:error )?\((?:device )?{_DEV}\): "
@@ -74,6 +74,7 @@ _DRIVES: Final = (
         r"nvme (?P<name>nvme\d{1,4}): (?:I/O (?:tag )?\d{1,6} [^\n]{0,80}timeout"
         r"|controller is down|Removing after probe failure"
         r"|Disabling device after reset failure|Device not ready"
+        r"|frozen state error detected"
         r"|[^\n]{0,60}reset failed|Identify [^\n]{0,40}failed)"
     ),
     (
@@ -107,7 +108,8 @@ _SERVERS: Final = (
     r"(?:NFS: )?nfs4_reclaim_open_state: ",
     r"CIFS:? (?:VFS: )?[^\n]{0,200}(?:has not responded in|Send error in)",
     r"ceph: (?:\[[^\]\n]{1,80}\]: )?mds\d{1,6} (?:hung|caps stale)",
-    r"LustreError: ",
+    r"(?:Lustre|LNet)Error: ",
+    r"LNet: [^\n]{0,200}Timed out (?:tx|RDMA)",
     (
         r"Lustre: [^\n]{0,1000}(?:Request sent has (?:timed out|failed)"
         r"|was evicted by|was lost; in progress operations)"
@@ -122,7 +124,7 @@ _FORMS: Final = tuple(
 _OPENING: Final = re.compile(
     r"blk_|end_req|print_req|I/O|critical|recov|protec|operation|[a-z ]{0,21}timeout"
     r"|Buffer|lost|Read-|Write-|EXT|Abort|JBD|XFS|Files|BTRFS|FAT|F2FS|NTFS|SQUASH"
-    r"|nvme|s[dr] |ata\d|md|raid|device-m|nfs|lockd|NFS|CIFS|ceph|Lustre"
+    r"|nvme|s[dr] |ata\d|md|raid|device-m|nfs|lockd|NFS|CIFS|ceph|Lustre|LNet"
     r"|[\w.!/-]{1,64}: [A-Z][A-Za-z/ ]{3,20}"
 )
 """How all of these begin: one look spares most records the others."""
@@ -135,7 +137,7 @@ _DISK: Final = re.compile(
     r"|dm-\d{1,4})"
 )
 _QUIET: Final = re.compile(
-    r"Lustre(?:Error)?: [^\n]{0,200}(?:Skipped \d|Connection restored)"
+    r"(?:Lustre|LNet)(?:Error)?: [^\n]{0,200}(?:Skipped \d|Connection restored)"
 )
 
 
