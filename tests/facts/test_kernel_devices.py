@@ -157,6 +157,8 @@ mlx5_core 0000:5c:00.0 ens1f0np0: Link up
 mlx5_core 0000:5c:00.0: mlx5_cmd_check:7:(pid 9): RTR2RTS_QP(0x504) failed, status bad
 bond0: link status down for interface eth2, disabling it in 200 ms
 LNet: 2431:0:(o2iblnd_cb.c:3174:kiblnd_check_conns()) Skipped 24 previous messages
+EXT4-fs warning (device md0): ext4_dx_add_entry:1: Directory (ino: 7) index full
+nvme nvme0: Identify Descriptors failed (nsid=1, status=0xb)
 BTRFS info (device dm-1): bdev /dev/dm-1 errs: wr 29, rd 0, flush 0, corrupt 21, gen 0
 mlx5_5: Port: 1 Link ACTIVE
 IPv6: ADDRCONF(NETDEV_CHANGE): eth0: link becomes ready

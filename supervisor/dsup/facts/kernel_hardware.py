@@ -59,7 +59,7 @@ number, and its records begin as those of AMD's decoder do."""
 
 _EDAC: Final = re.compile(
     r"EDAC (?:[\w-]{1,20} )?(?P<device>MC\d{1,4}): (?:"
-    r"(?:\d{1,10} )?(?P<word>CE|UE)\b|HANDLING MCE MEMORY ERROR"
+    r"(?:\d{1,10} )?(?P<word>CE|UE)\b|HANDLING (?:MCE|IBECC) MEMORY ERROR"
     r"|[^\n]{0,40}(?:ECC error|Uncorrected error|UNCORRECTED))"
 )
 """Examples: ``EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (…)``;

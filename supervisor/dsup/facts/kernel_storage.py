@@ -20,6 +20,9 @@ from dsup.facts.kernel_groups import Key, Said
 _DEV = r"(?P<device>[\w.!/-]{1,64})"
 _BDF = r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]"
 
+_BROKEN = r"(?:rror|ail|orrupt|nvalid|[Bb]ad |bort)"
+"""Words of the warnings that tell of more than of a full directory, or of a wish."""
+
 _BLOCKS: Final = (
     (
         r"(?:blk_update_request: |end_request: |print_req_error: )?"
@@ -36,7 +39,10 @@ _BLOCKS: Final = (
 """Example: ``blk_update_request: critical medium error, dev sda, sector 41 op …``."""
 
 _FILE_SYSTEMS: Final = (
-    rf"EXT[234]-fs (?:error|warning) \(device {_DEV}\)(?: in |: )(?P<rest>.{{0,300}})",
+    (
+        rf"EXT[234]-fs (?:error|warning(?=[^\n]{{0,400}}{_BROKEN})) "
+        rf"\(device {_DEV}\)(?: in |: )(?P<rest>.{{0,300}})"
+    ),
     (
         rf"EXT[234]-fs \({_DEV}\): (?:Remounting filesystem read-only"
         r"|(?:previous )?I/O error|error(?! count since)"
@@ -75,7 +81,7 @@ _DRIVES: Final = (
         r"|controller is down|Removing after probe failure"
         r"|Disabling device after reset failure|Device not ready"
         r"|frozen state error detected"
-        r"|[^\n]{0,60}reset failed|Identify [^\n]{0,40}failed)"
+        r"|[^\n]{0,60}reset failed|Identify (?!Desc)[^\n]{0,40}failed)"
     ),
     (
         rf"nvme {_BDF}: (?:(?:Timeout )?I/O \d{{1,6}} QID \d{{1,6}}|Failed status"
