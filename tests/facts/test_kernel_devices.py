@@ -111,6 +111,8 @@ def test_the_layers_tell_of_one_disk_as_one_fault():
         ("infiniband rocep3s0: mlx5_poll_one:5:(pid 0): Requestor error cqe on cqn 1",
          0, "rocep3s0"),
         ("bnxt_en 0000:5c:00.0 eth2: NIC Link is Down", 1, "eth2"),
+        ("vmxnet3 0000:5c:00.0 eth2: NIC Link is Down", 1, "eth2"),
+        ("i40e 0000:5c:00.0: eth2: tx_timeout recovery level 1", 1, "eth2"),
         ("NETDEV WATCHDOG: ib0 (mlx5_core): transmit queue 3 timed out", 0, "ib0"),
         ("bond0: (slave eth2): link status definitely down, disabling slave", 0,
          "eth2"),
@@ -159,6 +161,10 @@ bond0: link status down for interface eth2, disabling it in 200 ms
 LNet: 2431:0:(o2iblnd_cb.c:3174:kiblnd_check_conns()) Skipped 24 previous messages
 EXT4-fs warning (device md0): ext4_dx_add_entry:1: Directory (ino: 7) index full
 nvme nvme0: Identify Descriptors failed (nsid=1, status=0xb)
+operation not supported error, dev loop3, sector 7 op 0x9:(WRITE_ZEROES) flags 0x800
+blk_update_request: critical target error, dev sdb, sector 7 op 0x3:(DISCARD) flags 0x0
+blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1
+Buffer I/O error on dev fd0, logical block 0, async page read
 BTRFS info (device dm-1): bdev /dev/dm-1 errs: wr 29, rd 0, flush 0, corrupt 21, gen 0
 mlx5_5: Port: 1 Link ACTIVE
 IPv6: ADDRCONF(NETDEV_CHANGE): eth0: link becomes ready

@@ -266,6 +266,7 @@ def test_what_the_kernel_does_about_an_error_belongs_to_it():
         (f"pciehp {ROOT}.0:pcie24: slot(6): Link Down event", "", 0),
         (f"pciehp {ROOT}.0:pcie04: Card not present on Slot(4)", "", 0),
         (f"nvme {CARD}.0: AER: aer_status: 0x00001000, aer_mask: 0x00000000", "", 1),
+        (f"igc {CARD}.0 eno1: PCIe link lost, device now detached", "", 1),
         (f"nvidia {CARD}.0: AER: can't recover (no error_detected callback)", "", 1),
     ],
 )

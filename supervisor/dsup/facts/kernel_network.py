@@ -20,6 +20,7 @@ from dsup.facts.kernel_groups import Said
 _DRIVERS = (
     "mlx4_core|mlx4_en|mlx4_ib|mlx5_core|mlx5_ib|mlx5e|infiniband|bnxt_en|bnxt_re|i40e"
     "|ice|ixgbe|igb|igc|irdma|e1000e|tg3|be2net|hfi1|efa|ena|cxgb4|qede|qedr"
+    "|bnx2|bnx2x|ixgbevf|iavf|vmxnet3|gve|mana|ionic|enic|sfc|hns3|qlcnic"
 )
 _BDF = r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]"
 _PORT = r"(?:mlx[45]_|hfi1_|bnxt_re|irdma|ib|bond)\d{1,4}"
@@ -38,7 +39,8 @@ _TROUBLE: Final = re.compile(
     r"health compromised|Fatal error|fatal error|health recovery flow aborted"
     r"|starting health recovery|health recovery failed|recovery failed"
     r"|[Dd]river is in error state|in error state|internal error"
-    r"|timeout\. Will cause a leak|TX timeout|[Tt]ransmit (?:queue \d{1,5} )?timed out"
+    r"|timeout\. Will cause a leak|TX timeout|tx_timeout recovery"
+    r"|[Tt]ransmit (?:queue \d{1,5} )?timed out"
     r"|Port module event\[error\]|Cable (?:error|unplugged)|High [Tt]emperature"
     r"|Detected insufficient power|assert_var\[|assert_exit_ptr|device lost"
     r"|(?:error|Error) cqe|failed reclaiming pages|FW fatal|firmware (?:fatal|hang)"

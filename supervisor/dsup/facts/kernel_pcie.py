@@ -40,7 +40,8 @@ _BUS_ERROR: Final = re.compile(
 _LOST: Final = re.compile(
     r"(?:pcieport )?(?:DPC:? (?:containment event|unmasked uncorrectable)"
     r"|pciehp: Slot\([^)\n]{1,20}\): (?:Link Down|Card not present)"
-    r"|PCIe link lost|AER: can't recover|(?:AER: )?aer_status: 0x)"
+    r"|(?:[\w.-]{1,15}:? )?PCIe link lost"
+    r"|AER: can't recover|(?:AER: )?aer_status: 0x)"
 )
 """What stands for an error without one of the records above."""
 

@@ -44,7 +44,8 @@ _SOFT: Final = re.compile(
 """Example: ``watchdog: BUG: soft lockup - CPU#0 stuck for 23s! [python:41]``."""
 
 _HARD: Final = re.compile(
-    r"(?:NMI )?(?:[Ww]atchdog:? )?(?:Watchdog detected hard LOCKUP on cpu ?\d"
+    r"(?:NMI )?(?:[Ww]atchdog:? )?"
+    r"(?:(?:CPU\d{1,6}: )?Watchdog detected hard LOCKUP on cpu ?\d"
     r"|(?:CPU[: ]\d{1,6} )?(?:self-detected )?[Hh]ard LOCKUP"
     r"|CPU \d{1,6} detected hard LOCKUP|BUG: workqueue lockup)"
 )

@@ -144,7 +144,12 @@ _DISK: Final = re.compile(
 )
 _QUIET: Final = re.compile(
     r"(?:Lustre|LNet)(?:Error)?: [^\n]{0,200}(?:Skipped \d|Connection restored)"
+    r"|(?:blk_update_request: |print_req_error: )?(?:operation not supported|critical"
+    r" target) error, dev [^\n]{1,90} op 0x\w:\((?:DISCARD|WRITE_ZEROES|SECURE_ERASE)\)"
+    r"|[^\n]{0,50} dev fd\d, "
 )
+"""A disk that cannot discard says so (``blk_print_req_error`` of block/blk-mq.c), and
+an emulated floppy drive without a disk fails each read of a healthy machine's boot."""
 
 
 def said(record: Record) -> Said | None:
