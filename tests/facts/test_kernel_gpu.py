@@ -185,6 +185,8 @@ def test_an_xid_names_the_one_that_caused_it():
     "line",
     [
         f"NVRM: GPU {PCI}.0: RmInitAdapter failed! (0x24:0x72:1568)",
+        f"NVRM: GPU {PCI}.0: rm_init_adapter failed, device minor number 5",
+        "NVRM: rm_init_adapter(0) failed",
         (
             "nvidia-uvm: uvm_global.c:421 uvm_global_set_fatal_error_impl[pid:9] "
             "Encountered a global fatal error: RM device failure"

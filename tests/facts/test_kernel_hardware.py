@@ -3,6 +3,7 @@
 import pytest
 
 from dsup.facts.kernel import Record, match
+from dsup.facts.kernel_text import SavedLog
 
 ROOT, CARD = "0000:3a:00", "0000:3b:00"
 
@@ -90,6 +91,10 @@ KILLS = [
     "MCE 0x1a2b: Killing @ due to hardware memory corruption",
     "Memory failure: 0x1a2b: forcibly killing @ because of failure to unmap corrupted",
     "MCE: Killing @ due to hardware memory corruption fault at 7f0011223344",
+    (
+        "mce: Memory error may not recovered: 0x1a2b: Sending SIGBUS to @ due to"
+        " hardware memory corruption"
+    ),
 ]
 
 
@@ -171,6 +176,23 @@ def test_a_block_of_firmware_is_one_fault(rest, kind, severity, pci):
     assert (fault.kind, fault.severity, fault.pci) == (kind, severity, pci)
 
 
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [("memory error", "ecc_mem"), ("Firmware Error Record Reference", "mce")],
+)
+def test_a_block_from_before_a_reboot_has_no_number(section, kind):
+    """It is grouped by how closely its records follow each other."""
+    lines = (
+        "BERT: Error records from previous boot:",
+        "[Hardware Error]: event severity: fatal",
+        "[Hardware Error]:  Error 0, type: fatal",
+        f"[Hardware Error]:   section_type: {section}",
+    )
+    (fault,) = match(records(*lines))
+
+    assert (fault.kind, fault.severity) == (kind, "fatal")
+
+
 def test_two_blocks_that_come_mixed_stay_apart():
     """Records of two processors interleave; the number before them does not lie."""
     first = block(1, "event severity: corrected", "  section_type: PCIe error")
@@ -231,12 +253,28 @@ def test_what_the_kernel_does_about_an_error_belongs_to_it():
         (f"pcieport {ROOT}.0: pciehp: Slot(4): Link Down", "", 0),
         (f"pciehp {ROOT}.0:pcie004: Slot(4): Card not present", "", 0),
         (f"pcieport {ROOT}.0: DPC: containment event, status:0x1f01 source:0x0", "", 0),
+        (f"pcieport {ROOT}.0: DPC containment event, status:0x1f09 source:0x0", "", 0),
+        (
+            (
+                f"pcieport {ROOT}.0: DPC: containment event, status:0x200d, ERR_FATAL"
+                f" received from {CARD}.0"
+            ),
+            "",
+            1,
+        ),
+        (f"dpc {ROOT}.0:pcie208: DPC unmasked uncorrectable error detected", "", 0),
+        (f"pciehp {ROOT}.0:pcie24: slot(6): Link Down event", "", 0),
+        (f"pciehp {ROOT}.0:pcie04: Card not present on Slot(4)", "", 0),
+        (f"nvme {CARD}.0: AER: aer_status: 0x00001000, aer_mask: 0x00000000", "", 1),
+        (f"igc {CARD}.0 eno1: PCIe link lost, device now detached", "", 1),
         (f"nvidia {CARD}.0: AER: can't recover (no error_detected callback)", "", 1),
     ],
 )
 def test_an_error_of_a_link_names_the_device_that_it_is_about(line, severity, pci):
     """The port that tells of it is often a bridge; the sender is named after it."""
-    (fault,) = match(records(line))
+    log = SavedLog()
+    log.take(line.encode())
+    (fault,) = log.faults()
 
     assert (fault.kind, fault.severity) == ("aer", severity)
     assert fault.pci == (CARD if pci else ROOT)

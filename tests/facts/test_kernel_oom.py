@@ -418,7 +418,9 @@ def test_what_only_looks_like_a_kill_is_none(line):
 
 def test_a_stack_of_something_else_is_no_kill():
     """A task that hangs on the way to a kill is not out of memory."""
-    assert match(records("INFO: task python:41 blocked for more than", STACK)) == []
+    faults = match(records("INFO: task python:41 blocked for more than", STACK))
+
+    assert [fault.kind for fault in faults] == ["hung_task"]
 
 
 def scene(pid, kind):
@@ -498,6 +500,8 @@ TRIGGER = "py invoked oom-killer: gfp_mask=0x1, order=0, oom_score_adj=0"
         (["try_charge_memcg+0x2", "__alloc_pages_noprof+0x3"], "oom_memcg"),
         (["__alloc_pages_slowpath.constprop.0+0x2", "charge_memcg+0x3"], "oom_global"),
         (["? try_charge_memcg+0x2/0x9", "out_of_memory+0x1"], "oom_global"),
+        (["[<ffffffff811bd1ce>] __mem_cgroup_try_charge+0xb/0x9"], "oom_memcg"),
+        (["[<ffffffff811bd1ce>] ? __mem_cgroup_try_charge+0xb/0x9"], "oom_global"),
         (["out_of_memory+0x1"], "oom_global"),
     ],
 )

@@ -79,6 +79,7 @@ def test_a_soft_lockup_names_the_task_that_ran(head):
         "NMI watchdog: Watchdog detected hard LOCKUP on cpu 9",
         "Watchdog detected hard LOCKUP on cpu 9",
         "watchdog: Watchdog detected hard LOCKUP on cpu 9",
+        "watchdog: CPU3: Watchdog detected hard LOCKUP on cpu 9",
         "Watchdog CPU:9 Hard LOCKUP",
         "watchdog: CPU 9 self-detected hard LOCKUP @ futex_wait+0x18/0x90",
         "watchdog: CPU 9 detected hard LOCKUP on other CPUs 10",

@@ -73,6 +73,17 @@ RENDERINGS = {
     "a hypervisor": "2025-01-02T03:04:05.127Z In(05) vcpu-0 - Guest: <6>[ 12.345678] §",
     "a console": "node-1-console: [  123.456789] §",
     "pdsh": "node-1: [Mon Jan  6 10:20:30 2025] §",
+    "pdsh, without a blank": "node-1:[Mon Jan  6 10:20:30 2025] §",
+    "dmesg, the first bracket lost": "123.456789] §",
+    "an ellipsis for the time": "[…] §",
+    "pdsh and syslog": "node-1: Oct 12 18:35:32 node-1 kernel: §",
+    "a relay": "Oct 12 18:35:32 10.0.0.5 Oct 12 18:35:32 node-1 kernel: §",
+    "two blanks": "Oct 12 18:35:32 node-1 kernel:  [  123.456789] §",
+    "cat -n": "  1234\t[  123.456789] §",
+    "a byte order mark": "\ufeffOct 12 18:35:32 node-1 kernel: §",
+    "journalctl -o verbose": "    MESSAGE=§",
+    "journalctl -o export": "MESSAGE=§",
+    "journalctl -o json-pretty": '\t"MESSAGE" : "§",',
     "docker compose": "node-1  | [  123.456789] §",
     "grep": "/var/log/kern.log:Oct 12 18:35:32 node-1 kernel: §",
     "grep -n": "kern.log.1:17:[  123.456789] §",
@@ -117,6 +128,7 @@ SIGNED_BY_OTHERS = {
     "a daemon": "Oct 12 18:35:32 node-1 kubelet[930]: §",
     "a daemon without a pid": "Oct 12 18:35:32 node-1 systemd: §",
     "a daemon that quotes": "Oct 12 18:35:32 node-1 agent[930]: kernel: §",
+    "a daemon with syslog": "Oct 12 18:35:32 n agent: Oct 12 18:35:31 n kernel: §",
     "a daemon that quotes a stamp": "Oct 12 18:35:32 n agent[9]: [ 12.345678] §",
     "a daemon in rsyslog": "2024-10-12T18:35:32.123456+02:00 node-1 dockerd[9]: §",
     "another facility, raw": "12,1042,123456789,-;§",
@@ -167,6 +179,18 @@ def test_objects_are_read_if_they_are_the_kernels():
     assert pids(json.dumps({"log": f"[  1.234567] {KILL}\n", "stream": "x"})) == [4177]
     assert pids(json.dumps({"log": 7})) == []
     assert pids("{" * 5000, '{"log": ', '{"a": NaN}') == []
+
+
+@pytest.mark.parametrize("form", ["    %s=%s", "%s=%s", '\t"%s" : "%s",'])
+def test_fields_of_an_entry_are_read_if_it_is_the_kernels(form):
+    """A daemon's message may quote a kernel's; what brought it to the journal tells."""
+
+    def entry(transport):
+        return form % ("_TRANSPORT", transport), form % ("MESSAGE", KILL)
+
+    assert pids(*entry("kernel")) == [4177]
+    assert pids(*entry("syslog"), form % ("PRIORITY", "3")) == []
+    assert pids(*entry("syslog"), *entry("kernel")) == [4177]
 
 
 def test_a_time_since_boot_is_kept_and_any_other_shown():
@@ -260,6 +284,70 @@ PASTED = [
 ]
 
 
+MAILED = [
+    (
+        [
+            "> Apr  4 09:08:53 node-1 kernel: [   65.481992] Out of memory: Killed ",
+            "> process 9 (py) total-vm:2099436kB, anon-rss:7kB, file-rss:1024kB,",
+            "> shmem-rss:0kB, UID:0 pgtables:3904kB oom_score_adj:0",
+        ],
+        ("oom_global", 9, None, 7),
+    ),
+    (
+        [
+            "[  123.456789] python[9]: segfault at 8 ip 00007f1e00000000 sp",
+            "00007ffc00000000 error 4 in c.so[7f8690044000+156000]",
+        ],
+        ("segfault", 9, "c.so", None),
+    ),
+    (
+        [
+            "Feb 15 17:37:45 node-1.example kernel: [82659.755847] NVRM: Xid",
+            "(PCI:0000:4b:00): 13, pid=9, name=py, Graphics Exception: ESR",
+        ],
+        ("xid", 9, None, None),
+    ),
+    (
+        [
+            "> > Oct 11 06:27:19 node-1 kernel: INFO: task glusterfsd:9 blocked for",
+            "> > more than 120 seconds.",
+        ],
+        ("hung_task", 9, None, None),
+    ),
+    (
+        [
+            "May  3 07:01:36 node-1 kernel: [167029.152549] watchdog: BUG: soft lockup",
+            "- CPU#0 stuck for 23s! [frigate.output:9]",
+        ],
+        ("lockup", 9, None, None),
+    ),
+    (
+        [
+            "[188988.765862] Memory failure: 0x1840200: Killing",
+            "   python:9 due to hardware memory corruption",
+        ],
+        ("ecc_mem", 9, None, None),
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "told"), MAILED)
+def test_a_record_that_mail_wrapped_is_one(lines, told):
+    """Its rest is not indented, but comes where the line before it was full."""
+    (fault,) = read(*lines).faults()
+
+    assert (fault.kind, fault.pid, fault.lib, fault.anon_rss_kb) == told
+
+
+def test_a_path_that_mail_wrapped_is_whole():
+    """A cgroup is a long word, and may stand on a line of its own."""
+    group = "/docker/34186d9bd07706222bd427bb647ceed81e8e108eb653ff73"
+    lines = (f"Task in {group} killed as a result", "of limit of", group)
+    (fault,) = read(*lines).faults()
+
+    assert (fault.cgroup, fault.limit_cgroup) == (group, group)
+
+
 @pytest.mark.parametrize(("lines", "told"), PASTED)
 def test_a_record_that_a_copy_wrapped_is_one(lines, told):
     """Its rest is indented deeper, and goes on as the kernel does where it was cut."""
@@ -274,6 +362,7 @@ def test_a_record_that_a_copy_wrapped_is_one(lines, told):
         "anon-rss:7kB",
         "  see anon-rss:7kB",
         "  [  1.234567] anon-rss:7kB",
+        "(see below)",
         "  Oct 12 18:35:32 n agent[9]: anon-rss:7kB",
     ],
 )

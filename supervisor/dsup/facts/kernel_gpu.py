@@ -51,7 +51,8 @@ GPU 0000:4b:00.0``, ``NVRM: (PCI ID: …) installed in this system has``, ``NVRM
 off the bus and is not responding to commands.`` Others begin in the same way."""
 
 _DEAD: Final = re.compile(
-    rf"NVRM: (?:GPU (?P<pci>{_BDF})(?:\.[0-9a-f])?: )?RmInitAdapter failed!"
+    rf"NVRM: (?:GPU (?P<pci>{_BDF})(?:\.[0-9a-f])?: )?"
+    r"(?:RmInitAdapter failed!|rm_init_adapter(?:\(\d{1,4}\))? failed)"
     r"|nvidia-uvm: [^\n]{0,200}ncountered a global fatal error"
 )
 """No Xid has a number for these, and no new process can use the GPU after them."""

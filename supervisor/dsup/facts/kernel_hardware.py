@@ -38,7 +38,7 @@ _STATUS: Final = re.compile(
 _UNCORRECTED: Final = 1 << 61
 _CONTEXT_CORRUPT: Final = 1 << 57
 
-_BLOCK: Final = re.compile(r"\{(?P<number>\d{1,9})\}\[Hardware Error\]:\s{0,20}")
+_BLOCK: Final = re.compile(r"(?:\{(?P<number>\d{1,9})\})?\[Hardware Error\]:\s{0,20}")
 _BLOCK_SEVERITY: Final = re.compile(
     r"(?:event severity|APEI[^\n]{0,60} severity|severity): (?P<word>[a-z]{1,16})"
 )
@@ -54,11 +54,12 @@ _BLOCK_WORDS: Final[dict[str, Severity]] = {
     "fatal": "fatal",
 }
 """Firmware's block: ``{1}[Hardware Error]: event severity: recoverable``; the number
-before each record says whose it is."""
+before each record says whose it is. One that it kept from before a reboot (BERT) has no
+number, and its records begin as those of AMD's decoder do."""
 
 _EDAC: Final = re.compile(
     r"EDAC (?:[\w-]{1,20} )?(?P<device>MC\d{1,4}): (?:"
-    r"(?:\d{1,10} )?(?P<word>CE|UE)\b|HANDLING MCE MEMORY ERROR"
+    r"(?:\d{1,10} )?(?P<word>CE|UE)\b|HANDLING (?:MCE|IBECC) MEMORY ERROR"
     r"|[^\n]{0,40}(?:ECC error|Uncorrected error|UNCORRECTED))"
 )
 """Examples: ``EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (…)``;
@@ -69,7 +70,8 @@ _MEMORY: Final = ("memory",)
 """The latest error that hardware told of, which the kernel then acts upon."""
 
 _POISON: Final = re.compile(
-    r"(?:Memory failure: |MCE )(?P<page>0x[0-9a-f]{1,16}): (?P<rest>.{1,200})",
+    r"(?:Memory failure: |MCE |mce: Memory error (?:may )?not recovered: )"
+    r"(?P<page>0x[0-9a-f]{1,16}): (?P<rest>.{1,200})",
     re.DOTALL,
 )
 _POISON_TASK: Final = re.compile(
@@ -125,17 +127,18 @@ def _block(record: Record) -> Said | None:
         return None
     rest = record.text[found.end() :]
     fault = told("mce", record)
-    if severity := _BLOCK_SEVERITY.match(rest):
+    severity = _BLOCK_SEVERITY.match(rest)
+    if severity:
         fault = fault._replace(severity=_BLOCK_WORDS.get(severity["word"], ""))
     if device := _BLOCK_DEVICE.match(rest):
         fault = fault._replace(pci=pci_address(device["bdf"]) or None)
-    keys: tuple[Key, ...] = (("block", found["number"]),)
+    keys: tuple[Key, ...] = (("block", found["number"] or ""),)
     if _BLOCK_MEMORY.match(rest):
         memory = fault._replace(kind="ecc_mem")
         return Said(memory, keys, also=(_MEMORY,), decides=True)
     if _BLOCK_PCIE.match(rest):
         return Said(fault._replace(kind="aer"), keys, decides=True)
-    return Said(fault, keys)
+    return Said(fault, keys) if found["number"] or severity else None
 
 
 def _edac(record: Record) -> Said | None:
@@ -178,7 +181,9 @@ _BY_START: Final = (
     ("Memory failure: ", _poison),
     ("MCE: Killing ", _touched),
     ("MCE 0x", _poison),
+    ("mce: Memory error ", _poison),
     ("mce: ", _machine),
+    ("[Hardware Error]", _block),
     ("[Hardware Error]", _machine),
     ("MCE: CPU", _machine),
     ("CPU", _machine),

@@ -42,7 +42,7 @@ ANON: Final = re.compile(r"[ ,]anon-rss:(\d{1,18})kB")
 TRIGGER: Final = re.compile(rf"{COMM}{{1,15}} invoked oom-killer: ", re.DOTALL)
 STACK: Final = re.compile(r"[ \[].{0,60}mem_cgroup_out_of_memory\+")
 CALLER: Final = re.compile(
-    r"(?:\[<[0-9a-f]{1,16}>\])?\s{0,8}(?:"
+    r"\s{0,8}(?:\[<[0-9a-f]{1,16}>\]\s{1,8})?(?:"
     r"(?P<memcg>(?:\w{0,8}try_charge|charge_memcg|\w{0,16}mem_cgroup_(?:\w{0,24}_)?charge"
     r"|obj_cgroup_charge|mem_cgroup_oom)\w{0,24})"
     r"|__alloc_(?:pages|frozen_pages)\w{0,24})(?:\.\w{1,20}){0,3}\+0x"

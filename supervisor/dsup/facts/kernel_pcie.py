@@ -38,20 +38,28 @@ _BUS_ERROR: Final = re.compile(
     r"(?: \((?P<how>Non-Fatal|Fatal)\))?"
 )
 _LOST: Final = re.compile(
-    r"(?:pcieport )?(?:DPC: (?:containment event|unmasked uncorrectable)"
+    r"(?:pcieport )?(?:DPC:? (?:containment event|unmasked uncorrectable)"
     r"|pciehp: Slot\([^)\n]{1,20}\): (?:Link Down|Card not present)"
-    r"|PCIe link lost|AER: can't recover|aer_status: 0x)"
+    r"|(?:[\w.-]{1,15}:? )?PCIe link lost"
+    r"|AER: can't recover|(?:AER: )?aer_status: 0x)"
 )
 """What stands for an error without one of the records above."""
+
+_SENDER: Final = re.compile(rf"received from (?P<pci>{_BDF})\.[0-7]")
+"""Since 6.16: ``DPC: containment event, status:0x200d, ERR_FATAL received from
+0015:01:00.0``."""
 
 _REST: Final = re.compile(
     r"(?:AER:\s{1,4})?(?:device \[|\s{0,4}\[\s{0,2}\d{1,2}\] |\s{0,4}TLP Header:"
     r"|(?:  )?Error of this Agent|broadcast |device recovery |aer_|device has no AER)"
 )
 _HOTPLUG: Final = re.compile(
-    rf"pciehp (?P<pci>{_BDF})\.[0-7]:pcie\d{{1,3}}: Slot\([^)\n]{{1,20}}\): "
-    r"(?:Link Down|Card not present)"
+    rf"(?:pciehp|dpc) (?P<pci>{_BDF})\.[0-7]:pcie\d{{1,3}}: (?:"
+    r"[Ss]lot\([^)\n]{0,20}\): (?:Link Down|Card not present)"
+    r"|Card not present on Slot\(|DPC (?:containment event|unmasked uncorrectable))"
 )
+"""Examples: of kernels up to 4.18 ``pciehp 0000:02:05.0:pcie24: slot(6): Link Down
+event`` and ``dpc 0000:10:00.0:pcie208: DPC unmasked uncorrectable error detected``."""
 
 
 def said(record: Record) -> Said | None:
@@ -81,7 +89,8 @@ def _named(record: Record, pci: str, rest: str) -> Said | None:
         keys: tuple[Key, ...] = (("aer", source, severity), ("aer", source, ""))
         return Said(fault, keys, also=(("aer",), ("aer", source)))
     if _LOST.match(rest):
-        return _lost(record, pci)
+        sender = _SENDER.search(rest)
+        return _lost(record, pci_address(sender["pci"]) if sender else pci)
     if _REST.match(rest):
         fault = told("aer", record)._replace(pci=pci)
         keys = (("aer", pci), ("aer",))

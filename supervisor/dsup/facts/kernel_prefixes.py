@@ -22,6 +22,9 @@ _ISO = (
 _NAME = r"[^\s\[\]]{0,200}[^\s\[\]:]"
 _WORD = r"(?:[^\W\d_]{1,12}[.,]{0,2}|\d{1,4}(?:[.,月日年]|st|nd|rd|th)?[^\W\d_]{0,2})"
 
+_HEADED = r"(?:[A-Z][a-z]{2} [ \d]\d |\d{4}-\d\d-\d\dT)\d\d:\d\d:\d\d\S{0,20} "
+"""How syslog begins a line."""
+
 _LEVEL = r"(?:emerg|alert|crit|err|error|warn|warning|notice|info|debug)\b"
 _KERNELS = r"\b(?i:kernel|kern|dmesg|kmsg|printk|serial|console)\b"
 """What a program that forwards the kernel's log calls it in brackets."""
@@ -55,11 +58,12 @@ class _Form(NamedTuple):
     """A prefix.
 
     Attributes:
-        kind: ``mark`` means nothing. After a ``date``, and after an ``iso`` one that
-            dmesg did not write, another program may have signed. ``ring`` (the kernel's
-            stamp) and ``sign`` tell that the kernel did; ``priority`` and ``level``
-            may tell that it did not. A ``clock`` has no date, a ``tool`` names the
-            kernel's log in brackets, and a ``bare level`` has no facility.
+        kind: ``mark`` means nothing, nor does ``host`` before a date. After a
+            ``date``, and after an ``iso`` one that dmesg did not write, another program
+            may have signed. ``ring`` (the kernel's stamp) and ``sign`` tell that the
+            kernel did; ``priority`` and ``level`` may tell that it did not. A ``clock``
+            has no date, a ``tool`` names the kernel's log in brackets, and a ``bare
+            level`` has no facility.
     """
 
     kind: str
@@ -76,6 +80,8 @@ _FORMS: Final = (
             r"(?:\s{1,4}<\s{0,8}\d{1,9}\.\d{6}>)?\s{0,2}\] ?"
         ),
     ),
+    # The first bracket is easily lost in a copy.
+    _Form("ring", re.compile(r"(?P<s>\d{1,10})\.(?P<us>\d{6})\] ")),
     _Form("ring", re.compile(r"\[\s{0,8}[+<]\s{0,8}\d{1,9}\.\d{6}>?\] ?")),
     _Form("caller", re.compile(r"\[\s{0,8}[TC]\d{1,10}\] ?")),
     _Form(
@@ -124,6 +130,10 @@ _FORMS: Final = (
             r"[:-](?:\d{1,9}[:-])?\s?(?=\S)"
         ),
     ),
+    _Form("mark", re.compile(r"\[(?:…|\.{3})\] {1,4}|[\w.-]{1,64}:(?=\[\w{3} \w{3} )")),
+    # A relay, or a shell on many hosts, names the host that it has the line from.
+    _Form("mark", re.compile(rf"[\w.-]{{1,64}} (?={_HEADED})")),
+    _Form("host", re.compile(rf"[\w.-]{{1,64}}:\s{{0,2}}(?={_HEADED})")),
     _Form("mark", re.compile(r"\d{1,9}[:-](?=\[|<|[A-Z][a-z]{2} )")),
     _Form(
         "mark",
@@ -135,7 +145,8 @@ _FORMS: Final = (
     _Form(
         "sign",
         re.compile(
-            rf"(?:{_NAME}\s{{1,3}}){{0,2}}(?:kernel|vmunix)(?:\[\d{{1,10}}\])?:\s?"
+            rf"(?:{_NAME}\s{{1,3}}){{0,2}}(?:kernel|vmunix)(?:\[\d{{1,10}}\])?:"
+            r"(?:\s{1,4}(?=\[\s{0,12}\d{1,10}\.\d{6}\])|\s?)"
         ),
     ),
 )
@@ -181,7 +192,7 @@ def bare(line: str) -> Bare | None:
 
 
 def _slowly(line: str) -> Bare | None:
-    reading = _Line(COLOURS.sub("", line))
+    reading = _Line(COLOURS.sub("", line).removeprefix("\ufeff"))
     for _ in range(_STEPS_MAX):
         if not reading.step():
             break
@@ -205,6 +216,8 @@ class _Line:
         for kind, pattern in _FORMS:
             if self._signed and kind not in _AFTER_SIGN:
                 continue
+            if self._dated and kind == "host":
+                continue  # there a program would stand
             # A copy may be indented; after the kernel's stamp the indentation counts.
             start = 0 if self._signed else self._indentation
             found = pattern.match(self._text, start)
@@ -245,7 +258,7 @@ class _Line:
         found = None if self._signed else _RING_AHEAD.match(self._text)
         if not found or not found.end():
             return False
-        self._text = self._text[found.end() :]
+        self._text, self._indentation = self._text[found.end() :], 0
         return True
 
     def _unsigned(self) -> bool:

@@ -21,8 +21,8 @@ _STILL_US: Final = 900 * SECOND_US
 
 # The name of a worker holds colons and slashes.
 _HUNG: Final = re.compile(
-    rf"(?:INFO: )?task (?P<comm>{COMM}{{1,15}}):(?P<pid>\d{{1,10}}) blocked "
-    r"(?:in [^\n]{1,40}? )?for more than \d{1,9} seconds",
+    rf"(?:INFO: )?task (?P<comm>{COMM}{{1,15}}):(?P<pid>\d{{1,10}}) blocked"
+    r"(?: in [^\n]{1,40}?)?(?: for more than|(?: for)?(?: more)?\s*\Z)",
     re.DOTALL,
 )
 """Example: ``INFO: task kworker/u8:1:41 blocked for more than 122 seconds.``"""
@@ -44,7 +44,8 @@ _SOFT: Final = re.compile(
 """Example: ``watchdog: BUG: soft lockup - CPU#0 stuck for 23s! [python:41]``."""
 
 _HARD: Final = re.compile(
-    r"(?:NMI )?(?:[Ww]atchdog:? )?(?:Watchdog detected hard LOCKUP on cpu ?\d"
+    r"(?:NMI )?(?:[Ww]atchdog:? )?"
+    r"(?:(?:CPU\d{1,6}: )?Watchdog detected hard LOCKUP on cpu ?\d"
     r"|(?:CPU[: ]\d{1,6} )?(?:self-detected )?[Hh]ard LOCKUP"
     r"|CPU \d{1,6} detected hard LOCKUP|BUG: workqueue lockup)"
 )

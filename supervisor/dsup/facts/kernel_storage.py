@@ -20,6 +20,9 @@ from dsup.facts.kernel_groups import Key, Said
 _DEV = r"(?P<device>[\w.!/-]{1,64})"
 _BDF = r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]"
 
+_BROKEN = r"(?:rror|ail|orrupt|nvalid|[Bb]ad |bort)"
+"""Words of the warnings that tell of more than of a full directory, or of a wish."""
+
 _BLOCKS: Final = (
     (
         r"(?:blk_update_request: |end_request: |print_req_error: )?"
@@ -36,7 +39,10 @@ _BLOCKS: Final = (
 """Example: ``blk_update_request: critical medium error, dev sda, sector 41 op …``."""
 
 _FILE_SYSTEMS: Final = (
-    rf"EXT[234]-fs (?:error|warning) \(device {_DEV}\)(?: in |: )(?P<rest>.{{0,300}})",
+    (
+        rf"EXT[234]-fs (?:error|warning(?=[^\n]{{0,400}}{_BROKEN})) "
+        rf"\(device {_DEV}\)(?: in |: )(?P<rest>.{{0,300}})"
+    ),
     (
         rf"EXT[234]-fs \({_DEV}\): (?:Remounting filesystem read-only"
         r"|(?:previous )?I/O error|error(?! count since)"
@@ -58,7 +64,7 @@ _FILE_SYSTEMS: Final = (
     rf"BTRFS(?:: | )(?:error|critical) \(device {_DEV}\)",
     (
         rf"BTRFS(?:: | )(?:warning|info) \(device {_DEV}\): (?:forced readonly"
-        r"|[^\n]{0,200}csum failed)"
+        r"|[^\n]{0,200}(?:csum failed|direct IO failed|due to IO error))"
     ),
     (
         rf"(?:FAT-fs|F2FS-fs|NTFS-fs) (?:error )?\((?:device )?{_DEV}\): "
@@ -74,7 +80,8 @@ _DRIVES: Final = (
         r"nvme (?P<name>nvme\d{1,4}): (?:I/O (?:tag )?\d{1,6} [^\n]{0,80}timeout"
         r"|controller is down|Removing after probe failure"
         r"|Disabling device after reset failure|Device not ready"
-        r"|[^\n]{0,60}reset failed|Identify [^\n]{0,40}failed)"
+        r"|frozen state error detected"
+        r"|[^\n]{0,60}reset failed|Identify (?!Desc)[^\n]{0,40}failed)"
     ),
     (
         rf"nvme {_BDF}: (?:(?:Timeout )?I/O \d{{1,6}} QID \d{{1,6}}|Failed status"
@@ -107,7 +114,8 @@ _SERVERS: Final = (
     r"(?:NFS: )?nfs4_reclaim_open_state: ",
     r"CIFS:? (?:VFS: )?[^\n]{0,200}(?:has not responded in|Send error in)",
     r"ceph: (?:\[[^\]\n]{1,80}\]: )?mds\d{1,6} (?:hung|caps stale)",
-    r"LustreError: ",
+    r"(?:Lustre|LNet)Error: ",
+    r"LNet: [^\n]{0,200}Timed out (?:tx|RDMA)",
     (
         r"Lustre: [^\n]{0,1000}(?:Request sent has (?:timed out|failed)"
         r"|was evicted by|was lost; in progress operations)"
@@ -122,7 +130,7 @@ _FORMS: Final = tuple(
 _OPENING: Final = re.compile(
     r"blk_|end_req|print_req|I/O|critical|recov|protec|operation|[a-z ]{0,21}timeout"
     r"|Buffer|lost|Read-|Write-|EXT|Abort|JBD|XFS|Files|BTRFS|FAT|F2FS|NTFS|SQUASH"
-    r"|nvme|s[dr] |ata\d|md|raid|device-m|nfs|lockd|NFS|CIFS|ceph|Lustre"
+    r"|nvme|s[dr] |ata\d|md|raid|device-m|nfs|lockd|NFS|CIFS|ceph|Lustre|LNet"
     r"|[\w.!/-]{1,64}: [A-Z][A-Za-z/ ]{3,20}"
 )
 """How all of these begin: one look spares most records the others."""
@@ -135,8 +143,13 @@ _DISK: Final = re.compile(
     r"|dm-\d{1,4})"
 )
 _QUIET: Final = re.compile(
-    r"Lustre(?:Error)?: [^\n]{0,200}(?:Skipped \d|Connection restored)"
+    r"(?:Lustre|LNet)(?:Error)?: [^\n]{0,200}(?:Skipped \d|Connection restored)"
+    r"|(?:blk_update_request: |print_req_error: )?(?:operation not supported|critical"
+    r" target) error, dev [^\n]{1,90} op 0x\w:\((?:DISCARD|WRITE_ZEROES|SECURE_ERASE)\)"
+    r"|[^\n]{0,50} dev fd\d, "
 )
+"""A disk that cannot discard says so (``blk_print_req_error`` of block/blk-mq.c), and
+an emulated floppy drive without a disk fails each read of a healthy machine's boot."""
 
 
 def said(record: Record) -> Said | None:

@@ -32,9 +32,17 @@ _SUPPRESSED: Final = re.compile(
     r"(?:.{1,80}: )?(?P<many>\d{1,9}) (?:callbacks|messages) suppressed"
     r"|\*\* (?P<dropped>\d{1,9}) printk messages dropped|Future hung task reports are"
 )
-_WORDS: Final = (*TELLING, b"suppressed", b" dropped")
+_TRANSPORT: Final = b"_TRANSPORT"
+_WORDS: Final = (*TELLING, b"suppressed", b" dropped", _TRANSPORT)
 _RESTS: Final = (b" in ", b"/")
 """A file that a crash was in, and a cgroup's path, may be records of their own."""
+
+_FIELD: Final = re.compile(
+    rb"\s{0,8}(?:(?P<plain>_TRANSPORT|MESSAGE)="
+    rb"|\"(?P<quoted>_TRANSPORT|MESSAGE)\" : )(?P<value>.{0,16384})",
+    re.DOTALL,
+)
+"""A field of an entry as journalctl writes it with -o verbose, export, json-pretty."""
 
 _WRAPPED: Final = ("log", "message", "msg", "MESSAGE")
 
@@ -57,6 +65,7 @@ class SavedLog:
         self._next: int | None = None
         self._after = 0
         self._wrapped = Wrapped()
+        self._transport = b"kernel"
         self._words: tuple[bytes, ...] = _WORDS
 
     def take_all(self, lines: Sequence[bytes]) -> None:
@@ -84,7 +93,7 @@ class SavedLog:
         if not self._wanted(line):
             self._matching.skip(1)
             return
-        record = kmsg.parse(line) if numbered else record_of(line)
+        record = kmsg.parse(line) if numbered else self._read(line)
         if record is None:
             self._matching.skip(1)
         else:
@@ -108,6 +117,17 @@ class SavedLog:
             said.append(f"{left} left out")
         return said
 
+    def _read(self, line: bytes) -> Record | None:
+        """Return what a line tells, which may be a field of an entry."""
+        found = _FIELD.match(line)
+        if not found:
+            return record_of(line)
+        value = _value(found["value"], quoted=found["quoted"] is not None)
+        if _TRANSPORT in (found["plain"], found["quoted"]):
+            self._transport = value
+            return None
+        return record_of(value) if self._transport == b"kernel" else None
+
     def _wanted(self, line: bytes) -> bool:
         """Return whether a line may tell of a fault, or be the rest of one that did."""
         if any(word in line for word in self._words):
@@ -127,6 +147,17 @@ class SavedLog:
         found = _SUPPRESSED.match(record.text)
         if found:
             self.suppressed += int(found["many"] or found["dropped"] or 1)
+
+
+def _value(raw: bytes, *, quoted: bool) -> bytes:
+    """Return what a field holds; nothing if it is no text."""
+    if not quoted:
+        return raw
+    try:
+        value = json.loads(raw.rstrip(b", \t"))
+    except (ValueError, RecursionError):
+        return b""
+    return value.encode(errors="backslashreplace") if isinstance(value, str) else b""
 
 
 def record_of(line: bytes) -> Record | None:
