@@ -195,7 +195,7 @@ def _of_values(reason: str, line: _Line) -> Iterator[str]:
             yield "a second key stands there (one to a line)"
         elif line.value[:1] in {'"', "'", "["} or _NUMBER.match(line.value):
             yield f"{_word(line.rest)} stands behind the value (leave it out)"
-        else:
+        elif line.value:
             yield _of_word(line.value, line)
 
 
