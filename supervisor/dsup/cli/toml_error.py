@@ -31,11 +31,17 @@ _SMALL: Final = {
 _NOTHING: Final = frozenset(("none", "null", "nil"))
 _CURLY: Final = "“”„‘’‚«»"  # noqa: RUF001 (it is they that are looked for)
 _IN_CODES: Final = frozenset(("Unescaped '\\' in a string", "Invalid hex value"))
-_CUT_STRINGS: Final = ("Illegal character '\\n'", "Unterminated", 'Expected "')
+_CUT_STRINGS: Final = (
+    "Illegal character '\\n'",
+    "Found invalid character '\\n'",
+    "Unterminated",
+    'Expected "',
+)
 
 _OPENINGS: Final = {
     "Unclosed array": "[",
     "Unterminated string": "\"'",
+    'Expected "\'"': "'",
     "Expected \"'''\"": "'",
 }
 """With what that begins of which the parser missed the end."""
@@ -105,15 +111,19 @@ def _line(lines: list[str], number: int, column: int) -> _Line:
 def _where_it_begins(reason: str, lines: list[str], line: _Line) -> _Line:
     """Return the line where something begins that has no end, else the same."""
     opening = _OPENINGS.get(reason, "")
-    here = line.key and line.column > len(line.text) - len(line.text.lstrip()) + 1
-    if not opening or here:
+    if not opening or (line.rest and not _ASSIGNED.match(line.rest)):
         return line
     for number in range(line.number, 0, -1):
         before = _line(lines, number, 1)
-        if before.value.startswith(tuple(opening)):
+        if before.value.startswith(tuple(opening)) and _is_open(before.value):
             column = before.text.index(before.value[0], before.text.index("=")) + 1
             return before._replace(column=column, rest="")
     return line
+
+
+def _is_open(value: str) -> bool:
+    """Return whether what begins with a bracket or a quote has no end there."""
+    return "]" not in value if value[0] == "[" else value.count(value[0]) % 2 == 1
 
 
 def _what(reason: str, lines: list[str], line: _Line) -> str:
@@ -148,7 +158,7 @@ def _of_strings(reason: str, line: _Line) -> Iterator[str]:
         yield f"a backslash between double quotes begins a code (use single ones{how})"
     elif reason.startswith(_CUT_STRINGS):
         yield "the text has no closing quote"
-    elif reason.startswith("Illegal character"):
+    elif reason.startswith(("Illegal character", "Found invalid character")):
         yield "a control character stands there (delete it)"
 
 
