@@ -6,9 +6,10 @@
 dsup runs this for each event, with the event as JSON on standard input, and ends it
 after 30 s. WEBHOOK_URL gets a POST with a ``text`` that people can read, as most chats
 want it, and with the event itself. PING_URL, if it is set, gets a GET when the run
-starts, restarts or ends well, and one of PING_URL/fail when it does not: a dead-man's
-switch (healthchecks.io, or your own) then says that a run went silent, which nobody on
-a dead node can.
+starts, restarts, ends well or is stopped as somebody wished, and one of PING_URL/fail
+when it fails for good: a dead-man's switch (healthchecks.io, or your own) then says
+that a run went silent, which nobody on a dead node can. Pause it after a run that ends:
+it does not know that silence is right then.
 """
 
 import json
@@ -19,7 +20,8 @@ from typing import Any
 
 TIMEOUT_S = 10
 QUIET = {"attempt_started"}
-GOOD = {"run_started", "restarting"}
+GOES_ON = {"run_started", "restarting"}
+WANTED = {"succeeded", "stopped"}
 
 
 def text_of(event: dict[str, Any]) -> str:
@@ -27,15 +29,15 @@ def text_of(event: dict[str, Any]) -> str:
     who = f"{event['program']} on {event['node']}"
     match event["event"]:
         case "attempt_failed":
-            verdict = event["verdict"] or {"summary": "nobody knows why"}
+            verdict = event["verdict"] or {"summary": "There is no verdict on it."}
             return f"{who}: attempt {event['attempt']} failed. {verdict['summary']}"
         case "restarting":
             step = event["from_step"]
             where = "" if step is None else f" from step {step}"
             return f"{who}: restart {event['attempt']} in {event['in_s']:.0f} s{where}"
         case "hang_suspected":
-            ranks = ", ".join(map(str, event["ranks"]))
-            return f"{who}: ranks {ranks} seem to hang ({event['why']})"
+            named = ", ".join(map(str, event["ranks"])) or "not known which"
+            return f"{who}: seems to hang ({event['why']}), ranks: {named}"
         case "stopping":
             return f"{who}: stopping ({event['why']})"
         case "run_ended":
@@ -62,8 +64,8 @@ def main() -> None:
         told = {"text": text_of(event), "event": event}
         send(webhook, json.dumps(told).encode())
     ended = event["event"] == "run_ended"
-    if ping and (ended or event["event"] in GOOD):
-        bad = ended and event["outcome"] != "succeeded"
+    if ping and (ended or event["event"] in GOES_ON):
+        bad = ended and event["outcome"] not in WANTED
         send(f"{ping}/fail" if bad else ping, None)
 
 

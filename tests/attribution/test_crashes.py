@@ -20,13 +20,51 @@ def test_a_segfault_with_the_kernel_s_line(incident):
 
 
 def test_a_segfault_with_faulthandler_s_report(incident):
-    """With faulthandler there is no kernel line; its report is the proof."""
+    """It says where the rank was; it would say the same of a signal that was sent."""
     frame = "/srv/train.py:66 in main"
     story = incident().ended(0, -SEGV).lost(1, 2, 3)
     story.said(0, crash="Segmentation fault", frame=frame)
 
-    assert story.answer == ("crashed", "segfault", (0,), "proven")
+    assert story.answer == ("crashed", "segfault", (0,), "likely")
     assert "train.py:66 in main" in story.verdict.summary
+    assert "somebody" not in story.verdict.summary
+    assert any("--no-faulthandler" in line.text for line in story.verdict.evidence)
+
+
+@pytest.mark.parametrize(
+    ("signum", "doubted"),
+    [(SEGV, True), (ILL, True), (FPE, False), (BUS, False)],
+    ids=["SIGSEGV", "SIGILL", "SIGFPE has a line at times", "SIGBUS has none"],
+)
+def test_a_crash_of_which_the_kernel_says_nothing_may_have_been_sent(
+    incident, signum, doubted
+):
+    """A log that was read has a line of every fault that nobody handles."""
+    story = incident().ended(0, -signum).lost(1, 2, 3).said(0, "epoch 3")
+
+    assert story.verdict.certainty == "likely"
+    assert ("or somebody sent it SIG" in story.verdict.summary) == doubted
+    assert (story.verdict.advice.action == "find_sender") == doubted
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["the log was not read", "other pids", "a line of an unseen thread", "output"],
+)
+def test_where_the_kernel_s_silence_says_nothing_nobody_is_suspected(incident, why):
+    """What was not looked at, or not seen, accuses nobody of having sent a signal."""
+    story = incident().ended(0, -SEGV).lost(1, 2, 3)
+    if why != "output":
+        story.said(0, "epoch 3")
+    if why == "the log was not read":
+        story.but(kernel_log="no permission")
+    if why == "other pids":
+        story.but(host_pids=False)
+    if why == "a line of an unseen thread":
+        story.kernel("segfault", 77, 9.9)
+
+    assert story.answer == ("crashed", "segfault", (0,), "likely")
+    assert "somebody" not in story.verdict.summary
 
 
 def test_a_segfault_without_either_is_likely(incident):
@@ -125,6 +163,18 @@ def test_an_abort_says_why(incident, lines, cause, words):
 
     assert story.answer == ("aborted", cause, (0,), "proven")
     assert words in story.verdict.summary
+
+
+@pytest.mark.parametrize("more", [(), ("Fatal Python error: Aborted",)])
+def test_a_thread_that_outlived_its_process_group(incident, more):
+    """Of a rank that was done only the exit code is lost: that is said, and a way."""
+    words = "terminate called without an active exception"
+    story = incident().ended(1, -ABRT).said(1, words, *more).ended(0, 0)
+    advice = story.verdict.advice
+
+    assert (story.verdict.cause, story.verdict.first_ranks) == ("abort", (1,))
+    assert words in story.verdict.summary
+    assert "destroy the process group" in advice.text
 
 
 def test_an_abort_at_a_known_line(incident):

@@ -310,13 +310,18 @@ def web():
 
 
 def test_the_webhook_example_tells_in_words_and_pings(web):
-    """A failure is posted and not pinged; the end of a bad run pings ``/fail``."""
+    """A failure is posted and not pinged; the end of a bad run pings ``/fail``.
+
+    An end that somebody wished for is no alarm.
+    """
     address, got = web
     base = {"program": "train", "node": "n", "attempt": 0}
     events = [
         base | {"event": "run_started"},
         base | {"event": "attempt_started"},
         base | {"event": "attempt_failed", "verdict": {"summary": "Rank 1 hung."}},
+        base | {"event": "stopping", "why": "SIGTERM"},
+        base | {"event": "run_ended", "outcome": "stopped", "code": 143},
         base | {"event": "run_ended", "outcome": "failed", "code": 1},
     ]
     env = os.environ | {"WEBHOOK_URL": f"{address}/hook", "PING_URL": f"{address}/ping"}
@@ -328,6 +333,9 @@ def test_the_webhook_example_tells_in_words_and_pings(web):
         ("POST", "/hook"),
         ("GET", "/ping"),
         ("POST", "/hook"),
+        ("POST", "/hook"),
+        ("POST", "/hook"),
+        ("GET", "/ping"),
         ("POST", "/hook"),
         ("GET", "/ping/fail"),
     ]

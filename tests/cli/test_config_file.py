@@ -81,11 +81,10 @@ def test_a_file_beats_the_defaults_alone(call_of_two, variables, words, expected
             "job.toml:3: nproc-per-node is nproc of line 1 again (keep one of them)",
         ),
         ('args = "--lr 1"', "job.toml:1: args is a list of words"),
-        ("nproc = \nv = 1", "it is no TOML: Invalid value (at line 1, column 9)"),
         pytest.param("a = " + "[" * 3000, "it is no TOML", id="too deep"),
         pytest.param("#" * (1 << 20 | 1), "it has more than 1048576 bytes", id="big"),
         ('log-dir = "a\\u0000b"', "a NUL for 'log-dir' is not a value"),
-        ("nproc = '\ud800'", "it is no TOML"),
+        ("nproc = '\ud800'", "job.toml:1:10: byte 0xed is not UTF-8"),
     ],
 )
 def test_a_file_is_checked_as_the_command_line_is(dsup, home, text, why):
@@ -97,6 +96,63 @@ def test_a_file_is_checked_as_the_command_line_is(dsup, home, text, why):
     assert (said.code, said.out) == (2, "")
     assert why in said.err
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nproc =", "1:8: nproc: it has no value (give one, or leave the line out)"),
+        ("\nstandalone = True", "2:14: standalone: 'True' is no value of TOML's"),
+        ("nproc = None", "1:9: nproc: TOML has no word for nothing"),
+        ("tee = abc # d", 'tee: a text stands in quotes (write tee = "abc")'),
+        ("settle = 5s", 'settle: a text stands in quotes (write settle = "5s")'),
+        ("log-dir = “x”", "log-dir: those are no quotes for TOML"),
+        ("nproc = 02", "nproc: a number does not begin with 0 (write 2)"),
+        ("nproc = 2,", "nproc: a line does not end with ',' (leave it out)"),
+        ("nproc = 2 3", "nproc: '3' stands behind the value (leave it out)"),
+        ("nproc = 2 v = 1", "nproc: a second key stands there (one to a line)"),
+        ("nproc = 2\n\nnproc = 3", "3:10: nproc: line 1 sets it, too (keep one"),
+        ("nproc: 2", "1:6: TOML has no ':' (write nproc = …)"),
+        ("export nproc=2", "a line does not begin with 'export'"),
+        ("log dir = 'x'", "a key is one word of letters, digits"),
+        ("nproc 2", "a '=' is missing (write nproc = 2)"),
+        ("= 2", "1:1: a key is missing before it"),
+        ("backoff = [1,\n 2\nnproc = 2", "1:11: backoff: the list has no closing ']'"),
+        ("backoff = [1, 2", "1:11: backoff: the list has no closing ']'"),
+        ("args = ['a' 'b']", "args: a ',' is missing before \"'b']\""),
+        ("backoff = [1}", "backoff: the list ends with '}' (end it with a ']')"),
+        ("a = {b = 1", "a: no option takes a table in braces"),
+        ("[launch\nnproc = 2", "1:8: the section has no closing ']'"),
+        ('log-dir = "a\nnproc = 2', "1:13: log-dir: the text has no closing quote"),
+        ("log-dir = 'a\nnproc = 2", "1:11: log-dir: the text has no closing quote"),
+        ('log-dir = "C:\\Users"', r"use single ones: log-dir = 'C:\Users')"),
+        ('log-dir = "C:\\data"', "log-dir: a backslash between double quotes begins"),
+        ('log-dir = "\x1b[2J"', "a control character stands there"),
+    ],
+)
+def test_a_slip_in_toml_is_told_in_words(dsup, home, text, said):
+    """Line, column, key, what is wrong, how it is written, and the line itself."""
+    (home / "job.toml").write_text(text)
+
+    found = dsup("launch", "--dry-run", "--config", "job.toml", "train.py")
+
+    assert (found.code, found.out) == (2, "")
+    assert "job.toml:" in found.err
+    assert said in found.err
+    assert ", in: " in found.err
+    assert found.err.rstrip("\n").isprintable()
+
+
+def test_of_a_long_line_the_part_that_matters_is_shown(dsup, home):
+    """And no secret of its."""
+    text = "args = ['--api-key=sk-verysecretword', " + "'x', " * 100 + "True]"
+    (home / "job.toml").write_text(text)
+
+    said = dsup("launch", "--dry-run", "--config", "job.toml", "train.py")
+
+    assert "'x', True] (see dsup launch --help)" in said.err
+    assert len(said.err) < 250
+    assert "verysecret" not in said.err
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ WRONG = [
     ("completion", "Choose from: bash, zsh, fish"),
     ("completion csh", "'csh' is not one of 'bash', 'zsh', 'fish'"),
     ("lunch", "no such command 'lunch'. Did you mean 'launch'?"),
+    ("train.py --lr 1", "'train.py' is no command: dsup launch train.py would run it"),
     ("--bogus", "no such option '--bogus'"),
     ("--version=1", "option '--version' does not take a value"),
 ]

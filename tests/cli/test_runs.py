@@ -58,5 +58,9 @@ def test_the_newest_are_shown_unless_all_are_asked_for(dsup, failed_run):
 
 
 def test_no_runs_are_no_rows(dsup):
-    """Nothing is kept yet: that is no error."""
-    assert dsup("runs") == (0, "", "")
+    """Nothing is kept yet: that is no error, and is said, with where it would be."""
+    said = dsup("runs")
+
+    assert (said.code, said.out) == (0, "")
+    assert said.err.startswith("dsup: no run is kept in ")
+    assert said.err.count("\n") == 1

@@ -127,7 +127,7 @@ def test_samples_that_were_kept_tell_the_memory_of_the_end(failed_run, status):
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
-        ("nosuch", "because none is kept"),
+        ("nosuch", "cannot find nosuch, because it is no file, and no run is kept in"),
         ("no/such", "because there is no such file or directory"),
         (".", "because it is no run directory"),
     ],

@@ -301,3 +301,65 @@ def test_in_a_pause_only_those_that_began_it_are_marked():
 
     assert marked(attempts=[failed]) == ["1"]
     assert marked(attempts=[]) == ["1", "2"]
+
+
+NARROW = """
+    dsup llm7b  attempt 1, running 14 min 37 s, step 13420
+    0.80 steps/s   checkpoint 13400, 25 s ago
+    cgroup 365 of 400 GiB, +7.0/min: full in 5 min
+    restarts 1 of 1 used   new steps 86 % of the time
+    14:34:35 UTC"""
+
+
+def test_a_narrow_terminal_shows_the_same_in_more_lines():
+    """What the first line has no room for, stands below it."""
+    said = shown(status([rank(0)]), cells=60)
+
+    assert said[:5] == [line[4:] for line in NARROW.splitlines()[1:]]
+
+
+ENDED = {"live": False, "outcome": "failed", "exit": {"code": 137}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "cells", "first"),
+    [
+        pytest.param(
+            {}, 60, "dsup llm7b  attempt 1, running 14 min 37 s, step 13420", id="runs"
+        ),
+        pytest.param({}, 44, "dsup llm7b  attempt 1, running, step 13420", id="44"),
+        pytest.param({}, 40, "dsup llm7b  running, step 13420", id="40"),
+        pytest.param(
+            {"run": "20261130T144808Z-pretrain-llama-70b-long-context-1f9c2e_gpu-a17"},
+            60,
+            "dsup pretrain-llama-70b-long-context- …  running, step 13420",
+            id="a long name",
+        ),
+        pytest.param(
+            {"stage": "parking"},
+            60,
+            "dsup llm7b  attempt 1, stopping at the next step, step 13420",
+            id="it stops",
+        ),
+        pytest.param(ENDED, 50, "dsup llm7b  failed, step 13420", id="it has ended"),
+        pytest.param(
+            ENDED,
+            60,
+            "dsup llm7b  failed after 25 min (exit code 137), step 13420",
+            id="it has ended, on a wide one",
+        ),
+    ],
+)
+def test_the_first_line_has_run_stage_and_step(fields, cells, first):
+    """However narrow the terminal is, within reason."""
+    said = shown(status([rank(0)], **fields), cells=cells)
+
+    assert said[0].startswith(first)
+    assert "exit code 137" in " ".join(said) or "exit" not in fields
+
+
+def test_many_ranks_lose_no_column_for_it():
+    """The row that ranks share is labelled wider than a rank, in the same columns."""
+    said = shown(status([rank(n) for n in range(64)]), cells=80)
+
+    assert any("rss GiB" in line for line in said)

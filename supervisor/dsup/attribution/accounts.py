@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsup.attribution.timeline import End, Timeline
+from dsup.attribution.wording import CAST_OFF
 from dsup.core.exits import DECISIVE_SIGNALS, SIGKILL
 from dsup.facts.error_words import PEER_TYPES
 from dsup.facts.errors import communication
@@ -38,7 +39,6 @@ HANDED_S: Final = 5.0
 
 NO_WORDS: Final = LastWords()
 _INTERRUPTS: Final = frozenset({"KeyboardInterrupt", "SystemExit"})
-_CAST_OFF: Final = "without an active exception"
 _FINISHED: Final = frozenset("ZX")
 
 
@@ -317,7 +317,7 @@ def _says_why(timeline: Timeline, rank: int) -> bool:
     """Return whether a rank that aborted told of a reason of its own."""
     last = words(timeline, rank)
     said = " ".join((last.crash, *last.lines, last.line))
-    return bool(said.strip()) and _CAST_OFF not in said
+    return bool(said.strip()) and CAST_OFF not in said
 
 
 def _interval(

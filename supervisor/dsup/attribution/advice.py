@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dsup.attribution.wording import CAST_OFF, WAS_SENT
 from dsup.core.verdict import Advice
 
 ADVICE: Final[dict[str, Advice]] = {
@@ -126,6 +127,19 @@ _UNRAISED: Final = Advice(
     "find_exit", "find where the script ends with that code: no exception was seen"
 )
 
+_THREADS_LEFT: Final = Advice(
+    "end_in_order",
+    "delete models under DDP, then destroy the process group, before the script ends; "
+    "the work was done, only the exit code is lost",
+)
+"""A thread of gloo's outlives its process group, or the interpreter."""
+
+_SENT: Final = Advice(
+    "find_sender",
+    "find who may have sent that signal; without --no-faulthandler, Python says where "
+    "the rank was",
+)
+
 
 def advice_for(cause: str, rule: str, summary: str = "") -> Advice | None:
     """Return what to do about a cause; None where nothing better than logs is known.
@@ -133,10 +147,14 @@ def advice_for(cause: str, rule: str, summary: str = "") -> Advice | None:
     Args:
         cause: a key of ``exits.CAUSES``.
         rule: the rule that named it: without words there is no traceback to be read.
-        summary: the verdict's: it tells what it is that is full.
+        summary: the verdict's: it tells what it is that is full, and what is doubted.
     """
     if cause == "disk_full" and any(word in summary for word in _SHM):
         return ADVICE["sigbus"]
     if cause == "python_exception" and rule == "ended_without_words":
         return _UNRAISED
+    if cause == "abort" and CAST_OFF in summary:
+        return _THREADS_LEFT
+    if rule == "crashed" and WAS_SENT in summary:
+        return _SENT
     return _BY_RULE.get(rule) or ADVICE.get(cause)

@@ -1,7 +1,6 @@
 """Rules about deaths by a signal other than SIGKILL, and about exit codes.
 
-Sources: signal(7); Linux arch/x86/mm/fault.c (a segfault line bears a thread id, is
-rate-limited, and is not printed where a handler such as faulthandler is installed).
+Source: signal(7).
 """
 
 from __future__ import annotations
@@ -13,14 +12,16 @@ from dsup.attribution.accounts import (
     SIGABRT,
     Account,
     accounts,
-    counts,
     earliest,
     leaders,
     words,
 )
+from dsup.attribution.faults import denies, fault_of
 from dsup.attribution.timeline import Space, Timeline
 from dsup.attribution.wording import (
+    CAST_OFF,
     SHELL_SIGNALS,
+    WAS_SENT,
     gib,
     one_line,
     sentence,
@@ -38,6 +39,7 @@ from dsup.core.exits import (
 from dsup.core.verdict import Certainty, Verdict
 from dsup.facts.errors import cause_of
 from dsup.facts.kernel import KernelFault
+from dsup.facts.output import LastWords
 
 _SIGTRAP: Final = 5
 _SIGSYS: Final = 31
@@ -51,7 +53,6 @@ CRASHES: Final = {
 }
 """Cause and words of signals that a process brings upon itself."""
 
-_CRASH_KINDS: Final = frozenset({"segfault", "gpf", "trap"})
 _NULL_PAGE: Final = 0x1000
 _TELLING: Final = (
     "what():",
@@ -75,8 +76,9 @@ def crashed(timeline: Timeline) -> Verdict | None:
     """Name ranks that died of SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP or SIGSYS.
 
     Symptom: the wait status. Proof that the rank did it to itself: the kernel's line,
-    joined by thread id, or faulthandler's report on stderr (with its handler there is
-    no kernel line). A bus error with a full /dev/shm is the full /dev/shm's.
+    joined by thread id. faulthandler's report on stderr tells where the rank was, and
+    not whether somebody sent the signal; with its handler there is no kernel line. A
+    bus error with a full /dev/shm is the full /dev/shm's.
     """
     dead = [a for a in leaders(timeline) if a.sort == "signal" and -a.status in CRASHES]
     if not dead:
@@ -84,19 +86,24 @@ def crashed(timeline: Timeline) -> Verdict | None:
     first = dead[0]
     alike = [a for a in dead if a.status == first.status]
     ranks = tuple(a.rank for a in alike)
-    fault = _fault_of(timeline, first)
+    fault = fault_of(timeline, first)
     full = _full_shm(timeline) if first.status == -SIGBUS else None
     report = words(timeline, first.rank).crash
-    sure: Certainty = "proven" if fault or full or report else "likely"
+    sure: Certainty = "proven" if fault or full else "likely"
+    silent = not (fault or full or report) and denies(timeline, first)
     cause, what = CRASHES[-first.status]
-    named = f"{what} ({signal_name(-first.status)})"
-    where = _where(timeline, first, fault, full)
+    name = signal_name(-first.status)
+    named = f"{what} ({name}){_where(timeline, first, fault, full)}"
+    if silent:
+        named = f"{what}, {WAS_SENT} {name}: the kernel logged no fault"
     evidence = (
         *(proof.of_fault(fault, first.rank) if fault else ()),
         *(proof.of_full_spaces(timeline) if full else ()),
         *(line for a in alike for line in proof.of_crash(timeline, a.rank)),
         *(line for a in alike for line in proof.of_end(a)),
         *proof.of_silence(timeline, ranks),
+        *(proof.of_unlogged_fault() if silent else ()),
+        *(proof.of_handled_fault(first.rank) if report and sure != "proven" else ()),
         *(() if report else proof.of_last_lines(timeline, first.rank)),
     )
     return Verdict(
@@ -105,11 +112,11 @@ def crashed(timeline: Timeline) -> Verdict | None:
         ranks,
         sure,
         min(a.until_s for a in alike),
-        sentence(f"{subject(ranks, timeline.world_size)} {named}{where}"),
+        sentence(f"{subject(ranks, timeline.world_size)} {named}"),
         "crashed",
         evidence,
         status=first.status,
-        signature=f"{signal_name(-first.status)} {fault.lib if fault else ''}".strip(),
+        signature=f"{name} {fault.lib if fault else ''}".strip(),
     )
 
 
@@ -171,7 +178,7 @@ def code_verdict(timeline: Timeline, alike: list[Account], rule: str) -> Verdict
     first = alike[0]
     ranks = tuple(a.rank for a in alike)
     cause, meaning = _meaning(timeline, first)
-    said = words(timeline, first.rank).line
+    said = _last_word(words(timeline, first.rank))
     rest = f"its last line: {said}" if len(ranks) == 1 else f"last line: {said}"
     silent = " and said nothing"
     if first.rank not in timeline.words:
@@ -198,6 +205,12 @@ def code_verdict(timeline: Timeline, alike: list[Account], rule: str) -> Verdict
     )
 
 
+def _last_word(last: LastWords) -> str:
+    """Return its last line; faulthandler speaks after the C++ run time."""
+    cast_off = (line for line in (last.crash, *last.lines) if CAST_OFF in line)
+    return next(cast_off, last.line)
+
+
 def _certainty(timeline: Timeline, first: Account, cause: str) -> Certainty:
     """A code other than 1, and others that died of it, make it likely."""
     victims = any(a.sort == "communication" for a in accounts(timeline))
@@ -221,20 +234,6 @@ def _meaning(timeline: Timeline, account: Account) -> tuple[str, str]:
     if status == _USAGE_CODE and ("error:" in said or "sage:" in said):
         return "config_error", ""
     return cause_of("", last.line), ""
-
-
-def _fault_of(timeline: Timeline, account: Account) -> KernelFault | None:
-    """Return the kernel's line about a thread of this rank's own process tree."""
-    if not timeline.host_pids:
-        return None
-    for fault in timeline.kernel:
-        ours = fault.pid is not None and timeline.kin.get(fault.pid) == account.rank
-        ours = ours or (fault.pid is not None and fault.pid == account.pid)
-        fits = fault.signum is None or fault.signum == -account.status
-        timely = counts(timeline, fault, account.rank)
-        if fault.kind in _CRASH_KINDS and ours and fits and timely:
-            return fault
-    return None
 
 
 def _where(

@@ -13,6 +13,7 @@ from dsup.attribution.accounts import (
     words,
 )
 from dsup.attribution.devices import users
+from dsup.attribution.faults import CRASH_KINDS
 from dsup.attribution.helpers import kin
 from dsup.attribution.timeline import Counter, Space, Standing, Timeline
 from dsup.attribution.wording import exception, gib, one_line, status_text
@@ -130,6 +131,21 @@ def of_crash(timeline: Timeline, rank: int) -> tuple[Evidence, ...]:
     return (Evidence(last.stream, one_line(f"{last.crash}{where}"), rank, None, file),)
 
 
+def of_unlogged_fault() -> tuple[Evidence, ...]:
+    """Return that the kernel would have told of a fault: so it may be a signal sent."""
+    text = "no line of a fault of this rank's (x86 kernels write one)"
+    return (Evidence("kernel", f"kernel log: {text}"),)
+
+
+def of_handled_fault(rank: int) -> tuple[Evidence, ...]:
+    """Return that a handler's report does not tell a fault from a signal."""
+    text = (
+        "where it was, not whether it faulted or was sent the signal: the kernel tells "
+        "that, with --no-faulthandler"
+    )
+    return (Evidence("dsup", f"{LOOKED_AT}, a handler's report says {text}", rank),)
+
+
 def of_standing(stood: Standing) -> tuple[Evidence, ...]:
     """Return what a rank did just before dsup's signal."""
     asleep = f", asleep in {stood.wchan}" if stood.wchan not in {"", "0"} else ""
@@ -226,6 +242,8 @@ def _why_not(timeline: Timeline, fault: KernelFault) -> str:
         return "not what came first" if users(timeline, fault.pci) else _NOT_OURS
     if timeline.host_pids and fault.pid in kin(timeline):
         return "not what came first"
+    if fault.kind in CRASH_KINDS and fault.pid is not None:
+        return "no thread that was seen in this run"
     if fault.kind in OOM_KINDS or fault.pid is not None:
         return "no process of this run"
     return "names no process"

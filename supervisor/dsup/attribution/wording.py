@@ -21,6 +21,10 @@ LINE_MAX_CHARS: Final = 400
 SHELL_SIGNALS: Final = frozenset({1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 15})
 """Signals that a shell's exit code 128+n tells of."""
 
+WAS_SENT: Final = "or somebody sent it"
+CAST_OFF: Final = "without an active exception"
+"""What the C++ run time says of a thread that is destroyed while it runs."""
+
 _KIB_PER_GIB: Final = 1024 * 1024
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _IN_WORKER: Final = "in DataLoader worker process"

@@ -86,15 +86,24 @@ def _read(context: click.Context, path: str) -> str:
         # Only the opening must not wait; what comes through a pipe is read to its end.
         os.set_blocking(fd, True)
         with open(fd, "rb") as file:
-            text = file.read(_BYTES_MAX + 1).decode("utf-8-sig")
-        if len(text) <= _BYTES_MAX:
-            return text
+            raw = file.read(_BYTES_MAX + 1)
+        if len(raw) <= _BYTES_MAX:
+            return _decoded(context, path, raw)
         reason = f"it has more than {_BYTES_MAX} bytes"
     except OSError as error:
         reason = str(error.strerror).lower()
     except ValueError as error:
-        reason = f"it is no TOML: {error}"
+        reason = str(error)
     raise click.UsageError(f"the file {path} cannot be read: {reason}", context)
+
+
+def _decoded(context: click.Context, path: str, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        from dsup.cli import toml_error
+
+        raise click.UsageError(toml_error.not_utf8(path, raw, error), context) from None
 
 
 def _parsed(file: _File) -> Mapping[str, Any]:
@@ -103,7 +112,9 @@ def _parsed(file: _File) -> Mapping[str, Any]:
     try:
         return tomllib.loads(file.text)
     except (ValueError, RecursionError) as error:
-        reason = f"the file {file.path} cannot be read: it is no TOML: {error}"
+        from dsup.cli import toml_error
+
+        reason = toml_error.told(file.path, file.text, error)
         raise click.UsageError(reason, file.context) from None
 
 

@@ -54,8 +54,10 @@ def find_run(asked: str, environment: Mapping[str, str]) -> str:
         )
     runs, where = all_runs(environment), kept_in(environment)
     if not runs:
+        named = f"{asked}, because it is no file, and no run" if asked else ""
         raise SpecError(
-            f"cannot find a run, because none is kept in {where} (give its directory)"
+            f"cannot find {named or 'a run, because none'} is kept in {where} "
+            "(give its directory)"
         )
     return _by_name(asked, runs, where).path if asked else runs[0].path
 

@@ -48,7 +48,9 @@ Examples:
 )
 @click.option("--stdout", "out", is_flag=True, help="Only what went to stdout.")
 @click.option("--stderr", "err", is_flag=True, help="Only what went to stderr.")
-@click.option("--attempt", type=click.IntRange(min=0), help="Only this one.")
+@click.option(
+    "--attempt", type=click.IntRange(min=0), metavar="N", help="Only this one."
+)
 @click.option(
     "--since",
     metavar="TIME",
@@ -73,7 +75,7 @@ def logs(  # noqa: PLR0913 (click's: an option each)
     it, the newest run that is kept where dsup launch keeps runs. It may go on or be
     over: the run directory is read, and no process asked. Lines are ordered by when
     dsup read them, to a tenth of a second. What could move a cursor is spelled out,
-    and colours are shown on a terminal. To follow goes on through restarts, and ends
+    and colours are shown on a terminal. With -f it goes on through restarts, and ends
     with the run.
     """
     from dsup.cli.log_choice import Wish

@@ -42,6 +42,19 @@ class _InOrder(click.Group):
         """Return the commands, the one that people look for first."""
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant; of a script, say which one runs it.
+
+        Raises:
+            click.UsageError: there is no such command.
+        """
+        if args[0].endswith(".py"):
+            said = f"{args[0]!r} is no command: dsup launch {args[0]} would run it"
+            raise click.UsageError(said, ctx)
+        return super().resolve_command(ctx, args)
+
 
 @click.group(
     cls=_InOrder,

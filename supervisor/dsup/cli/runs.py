@@ -35,6 +35,10 @@ def runs(*, everything: bool, machine: bool) -> None:
     if machine:
         click.echo(as_json(rows))
         return
+    if not rows:
+        from dsup.cli.find_run import kept_in
+
+        click.echo(f"dsup: no run is kept in {kept_in(os.environ)}", err=True)
     width = os.get_terminal_size(1).columns if os.isatty(1) else None
     for line in table(rows, width):
         click.echo(line)

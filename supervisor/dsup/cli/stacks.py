@@ -27,7 +27,7 @@ Examples:
     epilog=_EXAMPLES,
 )
 @click.argument("run", required=False, metavar="[RUN|DIR]")
-@click.option("--rank", type=click.IntRange(min=0), help="Only this one.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this one.")
 @click.option(
     "--native",
     is_flag=True,

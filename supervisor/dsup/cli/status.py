@@ -22,7 +22,7 @@ _VERB: Final = "show the status of"
     epilog=_EXAMPLES,
 )
 @click.argument("run", required=False, metavar="[RUN|DIR]")
-@click.option("-w", "--watch", is_flag=True, help="Show it anew each two seconds.")
+@click.option("-w", "--watch", is_flag=True, help="Show it anew every two seconds.")
 @click.option("--json", "machine", is_flag=True, help="Print JSON for programs.")
 def status(run: str | None, *, watch: bool, machine: bool) -> int:
     """Show how a run stands: its ranks, their steps, heartbeats and memory.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from dsup.report.columns import Columns, width
 from dsup.report.status_cells import (
@@ -21,6 +21,8 @@ GAP: Final = "   "
 
 _ROOMY: Final = 100
 _SAID_MIN: Final = 16
+_NAME_MIN: Final = 8
+"""So much of a run's name stays, whatever the width."""
 
 _FULL_MAX_MIN: Final = 600
 """Memory that lasts longer than that may do anything until then."""
@@ -31,22 +33,47 @@ _SHORT_NAME: Final = re.compile(r"\d{8}T\d{6}Z-(.+)_[^_]+")
 """Of a run directory's name, what is between its time and its host."""
 
 _GONE: Final[Mapping[str, str]] = {
-    "agent": " (its agent has gone)",
-    "guard": " (its guard was killed)",
+    "agent": "(its agent has gone)",
+    "guard": "(its guard was killed)",
 }
 """What is known of a lost run: nobody saw an agent go, but it the guard."""
 
 
+class _State(NamedTuple):
+    """What the first line says of a run; empty for what is unknown.
+
+    Attributes:
+        how: how it stands or ended, in a word or a few.
+        more: for how long, or after what time and with which code.
+    """
+
+    attempt: str
+    how: str
+    more: str
+    step: str
+    rate: str
+
+
+_GIVES_WAY: Final = ("rate", "more", "attempt")
+"""What of it goes to the lines below if the first is too narrow, the first one first.
+"""
+
+
 def head(document: Mapping[str, object], cells: int, columns: Columns) -> list[str]:
-    """Return the lines above the table: which run, how it stands, and at what time."""
+    """Return the lines above the table: which run, how it stands, and at what time.
+
+    Whatever the width, the first line has the run, how it stands, and its step.
+    """
     at = _CLOCK.search(word(document.get("at")))
-    clock = f"{at[1]} UTC" if at and cells >= len(GAP) * 10 else ""
-    first = f"dsup {name(document)}  {', '.join(_state(document))}"
-    pieces = [first, *_checkpoint(document), *_means(document)]
-    lines = _packed(pieces, cells, columns, len(clock))
-    if clock:
-        lines[0] += clock.rjust(cells - width(lines[0]))
-    return lines
+    clock = f"{at[1]} UTC" if at else ""
+    called, state = name(document), _state(document)
+    first, left = _first(called, state, cells, columns)
+    beside = clock and not left and width(f"{first} {clock}") <= cells
+    pieces = [first, *left, *_checkpoint(document), *_means(document)]
+    if beside:
+        lines = _packed(pieces, cells, columns, len(clock))
+        return [f"{lines[0]}{clock.rjust(cells - width(lines[0]))}", *lines[1:]]
+    return _packed([*pieces, *filter(None, (clock,))], cells, columns, 0)
 
 
 def foot(
@@ -67,6 +94,32 @@ def name(document: Mapping[str, object]) -> str:
     full = word(document.get("run"))
     short = _SHORT_NAME.fullmatch(full)
     return short[1] if short else full
+
+
+def _first(
+    called: str, state: _State, cells: int, columns: Columns
+) -> tuple[str, list[str]]:
+    """Return the first line, and what of the state it has no room for."""
+    kept = state
+    for part_of_it in _GIVES_WAY:
+        if width(f"dsup {called}  {_said(kept)}") <= cells:
+            break
+        kept = kept._replace(**{part_of_it: ""})
+    said = _said(kept)
+    short = columns.fit(called, max(_NAME_MIN, cells - width(f"dsup   {said}")), 1)[0]
+    left = {
+        "attempt": state.attempt,
+        "more": f"for {state.more}" if state.attempt and state.more else state.more,
+        "rate": state.rate.replace("/", " steps/"),
+    }
+    return f"dsup {short}  {said}", [
+        text for field, text in left.items() if text and not getattr(kept, field)
+    ]
+
+
+def _said(state: _State) -> str:
+    how = f"{state.how} {state.more}".rstrip()
+    return ", ".join(filter(None, (state.attempt, how, state.step, state.rate)))
 
 
 def _packed(
@@ -101,39 +154,41 @@ def _cut(piece: str, cells: int, columns: Columns) -> str:
     return columns.fit(piece, max(1, cells), 1)[0]
 
 
-def _state(document: Mapping[str, object]) -> Iterator[str]:
+def _state(document: Mapping[str, object]) -> _State:
     live = document.get("live") is True
-    if document.get("outcome") == "running" or live:
-        yield f"attempt {whole(number(document.get('attempt')))}"
-        yield _stage(document)
-    else:
-        yield _ended(document)
+    runs = document.get("outcome") == "running" or live
     step, rate = number(document.get("step")), number(document.get("steps_per_s"))
-    if step is not None:
-        yield f"step {step:.0f}"
-    if rate is not None and live:
-        yield f"{rate:.2f}/s"
+    how, more = _stage(document) if runs else _ended(document)
+    return _State(
+        attempt=f"attempt {whole(number(document.get('attempt')))}" if runs else "",
+        how=how,
+        more=more,
+        step="" if step is None else f"step {step:.0f}",
+        rate="" if rate is None or not live else f"{rate:.2f}/s",
+    )
 
 
-def _stage(document: Mapping[str, object]) -> str:
+def _stage(document: Mapping[str, object]) -> tuple[str, str]:
+    """Return how a run stands, and for how long."""
     stage = word(document.get("stage"))
     left_s, ran_s = (number(document.get(k)) for k in ("pause_left_s", "attempt_s"))
     if left_s is not None:
-        return f"restart in {lasting(left_s)}"
+        return f"restart in {lasting(left_s)}", ""
     if stage == "parking":
-        return "stopping at the next step"
+        return "stopping at the next step", ""
     said = stage.replace("_", " ") or "running"
-    return f"{said} {lasting(ran_s)}" if said == "running" and ran_s else said
+    return said, lasting(ran_s) if said == "running" and ran_s else ""
 
 
-def _ended(document: Mapping[str, object]) -> str:
+def _ended(document: Mapping[str, object]) -> tuple[str, str]:
+    """Return how a run ended, and after what time and with which code."""
     outcome, ran_s = word(document.get("outcome")), number(document.get("run_s"))
     code = number(part(document, "exit").get("code"))
-    how = f" (exit code {code:.0f})" if code else ""
-    after = "" if ran_s is None else f" after {lasting(ran_s)}"
+    how = f"(exit code {code:.0f})" if code else ""
+    after = "" if ran_s is None else f"after {lasting(ran_s)}"
     gone = word(document.get("lost"))
     lost = _GONE.get(gone, "")
-    return f"{outcome or 'ended'}{after}{how or lost}"
+    return outcome or "ended", f"{after} {how or lost}".strip()
 
 
 def _checkpoint(document: Mapping[str, object]) -> Iterator[str]:

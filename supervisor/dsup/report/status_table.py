@@ -199,7 +199,7 @@ def _ranks(lines: Sequence[_Line], cells: int, columns: Columns) -> list[Toned]:
     rank = _Column("rank", 4, lambda row: str(row.rank))
     firsts = [rank.title, *(line.first for line in lines)]
     across = 2 + max(rank.least, *map(width, firsts))
-    chosen = _chosen(lines, cells - across)
+    chosen = _chosen(lines, cells, across)
     titles = [_placed(c.title, c, size) for c, size in chosen]
     out: list[Toned] = [(f"{'rank':>{across}}{''.join(titles)}  note"[:cells], "plain")]
     for line in lines:
@@ -213,15 +213,23 @@ def _ranks(lines: Sequence[_Line], cells: int, columns: Columns) -> list[Toned]:
     return out
 
 
-def _chosen(lines: Sequence[_Line], cells: int) -> list[tuple[_Column, int]]:
-    """Return the columns that there is room for, each with its width."""
+def _chosen(
+    lines: Sequence[_Line], cells: int, taken: int
+) -> list[tuple[_Column, int]]:
+    """Return the columns that there is room for, each with its width.
+
+    Args:
+        lines: the rows.
+        cells: width of a line.
+        taken: so much of it is the ranks'.
+    """
     notes = (width(line.note) for line in lines if line.marked)
     wanted = min(_NOTE_MAX, max(NOTE_CELLS, *notes, 0))
     sized = [(column, _size(column, lines)) for column in _COLUMNS]
-    if cells + 6 < NARROW:
+    if cells < NARROW:
         return [(column, size) for column, size in sized if column.title in _SMALL]
     for title in _FALLBACK[:_MUST]:
-        if sum(size + 2 for _, size in sized) + 2 + wanted <= cells:
+        if taken + sum(size + 2 for _, size in sized) + 2 + wanted <= cells:
             break
         sized = [(column, size) for column, size in sized if column.title != title]
     return sized

@@ -91,7 +91,8 @@ def _certainty(verdict: Verdict) -> Certainty:
 
 def _advice(verdict: Verdict) -> Advice | None:
     """Return what to do, where what a log lacks tells more than the cause does."""
-    return _BY_RULE.get(verdict.rule) or advice_for(verdict.cause, verdict.rule)
+    said = " ".join((verdict.summary, *(line.text for line in verdict.evidence)))
+    return _BY_RULE.get(verdict.rule) or advice_for(verdict.cause, verdict.rule, said)
 
 
 def _victims(log: Reading, verdict: Verdict) -> tuple[Victim, ...]:
