@@ -130,7 +130,7 @@ _UNRAISED: Final = Advice(
 _THREADS_LEFT: Final = Advice(
     "end_in_order",
     "delete models under DDP, then destroy the process group, before the script ends; "
-    "the work was done, only the exit code is lost",
+    "at the end only the exit code is lost",
 )
 """A thread of gloo's outlives its process group, or the interpreter."""
 

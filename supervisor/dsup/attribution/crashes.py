@@ -76,9 +76,8 @@ def crashed(timeline: Timeline) -> Verdict | None:
     """Name ranks that died of SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP or SIGSYS.
 
     Symptom: the wait status. Proof that the rank did it to itself: the kernel's line,
-    joined by thread id. faulthandler's report on stderr tells where the rank was, and
-    not whether somebody sent the signal; with its handler there is no kernel line. A
-    bus error with a full /dev/shm is the full /dev/shm's.
+    joined by thread id, or faulthandler's report on stderr (with its handler there is
+    no kernel line). A bus error with a full /dev/shm is the full /dev/shm's.
     """
     dead = [a for a in leaders(timeline) if a.sort == "signal" and -a.status in CRASHES]
     if not dead:
@@ -89,7 +88,7 @@ def crashed(timeline: Timeline) -> Verdict | None:
     fault = fault_of(timeline, first)
     full = _full_shm(timeline) if first.status == -SIGBUS else None
     report = words(timeline, first.rank).crash
-    sure: Certainty = "proven" if fault or full else "likely"
+    sure: Certainty = "proven" if fault or full or report else "likely"
     silent = not (fault or full or report) and denies(timeline, first)
     cause, what = CRASHES[-first.status]
     name = signal_name(-first.status)
@@ -103,7 +102,6 @@ def crashed(timeline: Timeline) -> Verdict | None:
         *(line for a in alike for line in proof.of_end(a)),
         *proof.of_silence(timeline, ranks),
         *(proof.of_unlogged_fault() if silent else ()),
-        *(proof.of_handled_fault(first.rank) if report and sure != "proven" else ()),
         *(() if report else proof.of_last_lines(timeline, first.rank)),
     )
     return Verdict(

@@ -137,15 +137,6 @@ def of_unlogged_fault() -> tuple[Evidence, ...]:
     return (Evidence("kernel", f"kernel log: {text}"),)
 
 
-def of_handled_fault(rank: int) -> tuple[Evidence, ...]:
-    """Return that a handler's report does not tell a fault from a signal."""
-    text = (
-        "where it was, not whether it faulted or was sent the signal: the kernel tells "
-        "that, with --no-faulthandler"
-    )
-    return (Evidence("dsup", f"{LOOKED_AT}, a handler's report says {text}", rank),)
-
-
 def of_standing(stood: Standing) -> tuple[Evidence, ...]:
     """Return what a rank did just before dsup's signal."""
     asleep = f", asleep in {stood.wchan}" if stood.wchan not in {"", "0"} else ""
