@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core.exits import heeds_stop
+from dsup.core.stopping import stops_run
 from dsup.edges import notes
 from dsup.edges.group import Rank
 from dsup.edges.kernel_log import KernelLog
@@ -37,7 +38,6 @@ NOTES_MAX: Final = 16
 """So many notes of a rank are kept: its first ones, for they come nearest the cause."""
 
 _ASLEEP: Final = "D"
-_OF_THE_RUN: Final = ("preempt", "limit")
 
 
 class CaseFile:
@@ -166,8 +166,11 @@ class CaseFile:
 
     def stopped(self, order: cmd.Command) -> None:
         """Note that the ranks were told to leave: who then does has not failed."""
-        if isinstance(order, cmd.PublishStop) and order.stop in _OF_THE_RUN:
-            self._stopped_s = time.monotonic()
+        match order:
+            case cmd.PublishStop() if stops_run(order.stop, order.rank):
+                self._stopped_s = time.monotonic()
+            case _:
+                pass
 
     def before_signal(self, ranks: Iterable[int]) -> None:
         """Look at ranks that dsup is about to signal for the first time."""

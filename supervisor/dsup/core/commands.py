@@ -51,7 +51,8 @@ class PublishStop(NamedTuple):
     """Tell the ranks at which check all of them leave, and why.
 
     Attributes:
-        check: its number, from 1.
+        check: its number, from 1; ``contract.AT_ONCE`` where one has failed, and none
+            can be agreed any more.
         stop: a word of ``contract.STOP_KINDS``.
         rank: who wanted it; -1 for nobody in particular.
         until_s: as in ``FreezePage``.
