@@ -156,6 +156,8 @@ class _Stopper:
 
     def check_unaided(self) -> stop_page.Decision | None:
         """Find it out among the ranks themselves; alone, do what was asked for."""
+        if (lost := ended()) is not None:
+            raise lost
         if side_group.size() > 1:
             deferred.forbid("should_stop")
             return self.peers.check(self.asked, self.step)
