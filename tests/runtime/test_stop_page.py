@@ -303,7 +303,7 @@ def test_a_page_that_does_not_hold_all_ranks_decides_nothing(
     """Then ranks ask each other: the page's freeze means nothing to them."""
     page = make_page(**spoiled)
     freeze(page)
-    publish(page, 0)
+    publish(page, 1)
     wish = "request_stop('enough', kind='limit')"
     script = f"tell(should_stop()); {wish}; tell(should_stop())"
     rank = start(RANK + script, page=page, env=env)
