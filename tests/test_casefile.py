@@ -78,10 +78,11 @@ def test_an_error_file_counts_beside_a_note_of_something_survived(told, fields):
     assert sorted(types) == ["KeyError", "ValueError"]
 
 
-def test_a_rank_that_leaves_a_stop_as_asked_was_not_dying_of_anything(told):
+@pytest.mark.parametrize("kind", ["preempt", "user"])
+def test_a_rank_that_leaves_a_stop_as_asked_was_not_dying_of_anything(told, kind):
     """It may already be on its way out when another is seen to have failed."""
     told.file.add(Rank(1, 4001, -1, -1, -1, os.eventfd(0)))
-    told.file.stopped(cmd.PublishStop("publish_stop", 0, 5, "preempt", -1, "", 9.0))
+    told.file.stopped(cmd.PublishStop("publish_stop", 0, 5, kind, -1, "", 9.0))
     now_s = time.monotonic()
     told.file.ended(ev.RankExited("rank_exited", now_s, 0.0, 0, 1, 3, (0,)))
     told.file.before_signal([0])

@@ -78,6 +78,7 @@ def test_a_wish_is_seen_without_its_note(held, wishes, told):
     [
         pytest.param(Parking("user", 0, ""), 1, id="a smaller one is known"),
         pytest.param(Parking("error", 0, ""), 0, id="as great a one is known"),
+        pytest.param(Parking("user", -1, ""), 1, id="a person's is smaller"),
         pytest.param(Parking("user", 0, "", True, 18), 0, id="a stop is published"),
     ],
 )
@@ -87,6 +88,15 @@ def test_only_a_greater_wish_is_news(held, parking, news):
     held.stops.look(RUNNING._replace(stage=Stage.PARKING, parking=parking))
 
     assert len(held.posted) == news
+
+
+def test_a_wish_that_a_persons_outweighs_is_no_news(held):
+    """It would be told in every turn."""
+    held.set(1, contract.SLOT_WANTED, contract.STOP_KINDS.index("preempt"))
+    parking = Parking("user", -1, "SIGINT")
+    held.stops.look(RUNNING._replace(stage=Stage.PARKING, parking=parking))
+
+    assert held.posted == []
 
 
 @pytest.mark.parametrize("stage", [Stage.TERMINATING, Stage.KILLING, Stage.DECIDING])
@@ -112,6 +122,16 @@ def test_a_stop_goes_over_the_page(held):
     assert [(e.kind, e.last) for e in held.posted] == [("checks_counted", 18)]
     assert held.words[contract.HEADER_FREEZE] == 1
     assert held.words[contract.HEADER_STOP_STEP] == 19
+
+
+def test_a_failed_attempt_is_told_on_a_page_that_nobody_froze(held):
+    """Whoever looks at it goes on to no check."""
+    told = 0, contract.AT_ONCE, "peer", 2, "rank 2 died of SIGKILL", 12.5
+    held.stops.carry_out(cmd.PublishStop("publish_stop", *told))
+
+    assert held.words[contract.HEADER_FREEZE] == 1
+    assert held.words[contract.HEADER_STOP_STEP] == contract.AT_ONCE
+    assert held.words[contract.HEADER_STOP_RANK] == 2
 
 
 def test_without_a_page_nothing_is_done(held):

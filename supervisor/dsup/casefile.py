@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core.exits import heeds_stop
+from dsup.core.stopping import stops_run
 from dsup.edges import notes
 from dsup.edges.group import Rank
 from dsup.edges.kernel_log import KernelLog
@@ -165,7 +166,7 @@ class CaseFile:
 
     def stopped(self, order: cmd.Command) -> None:
         """Note that the ranks were told to leave: who then does has not failed."""
-        if isinstance(order, cmd.PublishStop) and order.of_run:
+        if isinstance(order, cmd.PublishStop) and stops_run(order.stop, order.rank):
             self._stopped_s = time.monotonic()
 
     def before_signal(self, ranks: Iterable[int]) -> None:

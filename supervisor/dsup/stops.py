@@ -57,7 +57,7 @@ class Stops:
             return
         wanted = page.wanted()
         kind = max(wanted.values(), default=0)
-        known = contract.STOP_KINDS.index(parking.kind) if parking else 0
+        known = stopping.weight(parking) if parking else 0
         if kind > known:
             rank = min(rank for rank, wish in wanted.items() if wish == kind)
             now_s, number = time.monotonic(), state.attempt

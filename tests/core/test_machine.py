@@ -4,6 +4,7 @@ import pytest
 
 from dsup.core import commands as cmd
 from dsup.core.enter import ALIKE_S, KILL_S, LINGER_S, PREPARE_S, SCAN_S
+from dsup.core.exits import signal_name
 from dsup.core.machine import AGREE_S
 from dsup.core.state import NEVER, Stage
 
@@ -18,6 +19,17 @@ def kill_all(attempt=0):
 def signal_ranks(*ranks, signum=TERM):
     """Return the order to signal ranks of attempt 0."""
     return (cmd.SignalRanks("signal_ranks", 0, ranks, signum),)
+
+
+def lost(node, rank, signal):
+    """Return the order to tell the ranks whom they have lost, and that none waits."""
+    words = rank, f"rank {rank} died of {signal}", node.state.kill_s
+    return (cmd.PublishStop("publish_stop", 0, 0, "peer", *words),)
+
+
+def ended(*ranks):
+    """Return the orders to end ranks and to judge what was seen."""
+    return signal_ranks(*ranks) + judge()
 
 
 def judge(*, final=False):
@@ -87,7 +99,7 @@ def test_a_decisive_death_ends_the_others_at_once(node, signum):
     node.running().exited(1, -signum)
 
     assert node.stage is Stage.TERMINATING
-    assert node.commands == signal_ranks(0, 2) + judge()
+    assert node.commands == lost(node, 1, signal_name(signum)) + ended(0, 2)
     assert node.due_in_s == 20
 
 
@@ -144,7 +156,8 @@ def test_a_decisive_death_ends_settling(node):
     """A decisive death while settling has the rest terminated at once."""
     node.settling().exited(0, -SEGV)
 
-    assert (node.stage, node.commands) == (Stage.TERMINATING, signal_ranks(2) + judge())
+    told = lost(node, 0, "SIGSEGV")
+    assert (node.stage, node.commands) == (Stage.TERMINATING, told + ended(2))
 
 
 def test_settling_goes_on_while_others_die_undecisively(node):
@@ -159,8 +172,9 @@ def test_settling_ends_in_time(node):
     """When the settle time is over the ranks still alive are terminated."""
     node.settling().ticked()
 
-    expected = Stage.TERMINATING, signal_ranks(0, 2) + judge()
-    assert (node.stage, node.commands) == expected
+    assert node.stage is Stage.TERMINATING
+    assert node.commands[1:] == ended(0, 2)
+    assert node.commands[0].reason == "rank 1 ended with exit code 1"
 
 
 def test_settling_ends_when_all_are_dead(node):

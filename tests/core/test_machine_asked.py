@@ -37,6 +37,16 @@ def test_the_ranks_are_terminated_and_the_exit_code_is_that_of_ctrl_c(node, aske
     assert node.state.stop.asked_by == (1000, 77)
 
 
+def test_ranks_that_stop_themselves_are_told_that_a_person_asked(node, asked):
+    """They leave at one check, and none is signalled."""
+    node.running().self_stopping()
+    asked()
+    node.ticked().counted(17)
+
+    told = node.commands[0]
+    assert (told.stop, told.rank, told.reason) == ("user", -1, "dsup stop")
+
+
 def test_asking_again_changes_nothing(node, asked):
     """Two people, or one who is not sure, do not take the last checkpoint away."""
     node.running()

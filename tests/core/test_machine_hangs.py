@@ -83,7 +83,9 @@ def test_after_the_capture_the_attempt_fails(node, answer):
         node.ticked()
 
     assert node.stage is Stage.TERMINATING
+    told = 0, "peer", 1, "rank 1 hangs", node.state.kill_s
     assert node.commands == (
+        cmd.PublishStop("publish_stop", 0, *told),
         cmd.SignalRanks("signal_ranks", 0, (0, 1, 2), SIGTERM),
         cmd.Judge("judge", 0, final=False),
     )
@@ -188,7 +190,7 @@ def test_a_stop_while_capturing_is_passed_on_at_once(node):
     node.capturing().signalled(SIGTERM)
 
     assert node.stage is Stage.TERMINATING
-    assert node.commands[0].ranks == (0, 1, 2)
+    assert node.commands[1].ranks == (0, 1, 2)
 
     for rank in range(3):
         node.exited(rank, -SIGTERM)

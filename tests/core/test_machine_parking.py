@@ -4,6 +4,7 @@ import pytest
 
 from dsup.core import commands as cmd
 from dsup.core import events as ev
+from dsup.core.exits import signal_name
 from dsup.core.state import Stage
 from dsup.core.stopping import FREEZE_S, last_check
 
@@ -65,6 +66,16 @@ def test_the_check_after_the_last_one_is_published(node):
     ready(node).signalled(TERM).ticked().counted(17)
 
     assert node.commands == published(node)
+
+
+@pytest.mark.parametrize(
+    ("signum", "kind"), [(INT, "user"), (TERM, "preempt"), (1, "preempt")]
+)
+def test_ranks_are_told_a_person_from_a_scheduler(node, signum, kind):
+    """Ctrl-C is a person's, every other signal may be a scheduler's."""
+    ready(node).signalled(signum).ticked().counted(17)
+
+    assert node.commands == published(node, kind, -1, signal_name(signum))
 
 
 def test_a_stop_is_published_once(node):
@@ -306,6 +317,18 @@ def test_a_wish_after_the_publication_changes_nothing(node):
     node.wanted(1, "preempt")
 
     assert (node.state, node.commands) == (before, ())
+
+
+@pytest.mark.parametrize(
+    ("stop", "winner"),
+    [("user", (-1, "user")), ("preempt", (1, "preempt")), ("error", (1, "error"))],
+)
+def test_a_persons_stop_counts_as_much_as_a_schedulers(node, stop, winner):
+    """The training is not over, as it is where a rank has enough."""
+    ready(node).wanted(1, stop).signalled(INT).ticked().counted(17)
+
+    told = node.commands[0]
+    assert (told.rank, told.stop) == winner
 
 
 def test_a_signal_makes_a_wish_the_runs_stop(node):

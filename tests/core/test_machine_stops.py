@@ -146,7 +146,7 @@ def test_a_stop_while_settling_ends_the_others(node):
     node.settling().signalled(INT)
 
     assert node.stage is Stage.TERMINATING
-    assert node.commands[:1] == signal_ranks(0, 2, signum=INT)
+    assert node.commands[1:2] == signal_ranks(0, 2, signum=INT)
 
 
 def test_a_stop_while_ranks_are_being_ended_prevents_the_restart(node):

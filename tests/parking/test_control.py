@@ -79,7 +79,7 @@ def test_a_run_that_is_asked_to_stop_says_by_whom(training, dsup, parked):
     assert said.returncode == 0, said.stderr
     assert f"{training.run_dir().name}: the run was stopped by dsup stop" in said.stdout
     told = parked.left_together(training, 2)
-    assert (told.kind, told.reason) == ("preempt", "dsup stop")
+    assert (told.kind, told.of, told.reason) == ("user", -1, "dsup stop")
     (asked,) = parked.journal(training, "signalled")
     assert (asked["signum"], asked["sender_uid"]) == (2, os.geteuid())
     who = f"dsup stop (uid {os.geteuid()}, pid {asked['sender_pid']})"

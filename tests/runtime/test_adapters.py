@@ -16,6 +16,10 @@ ENDS = {
     "preempted": "outcome.stopped('SIGTERM', rank=0, step=3)",
     "interrupted": "outcome.of_error(KeyboardInterrupt(), rank=0, step=3)",
 }
+BY_HAND = """(
+    reporter.event("stop", {"kind": "user", "rank": None, "reason": "dsup stop"}),
+    outcome.stopped("dsup stop", step=3),
+)[1]"""
 
 
 WANDB_READ = """
@@ -157,12 +161,13 @@ print(json.dumps([run.to_dictionary() for run in client.search_runs([home])]))
         pytest.param("failed", 1, marks=pytest.mark.soak),
         ("preempted", 143),
         pytest.param("interrupted", 255, marks=pytest.mark.soak),
+        pytest.param("stopped by hand", 255, marks=pytest.mark.soak),
     ],
 )
 def test_wandb_ends_with_the_code_that_means_it(run, tmp_path, end, code):
     """Its record, made offline, holds the run's own name, the numbers and the code."""
     make = f"WandbReporter(project='trial', mode='offline', dir={str(tmp_path)!r})"
-    script = life(make, ENDS[end], 1)
+    script = life(make, ENDS.get(end, BY_HAND), 1)
     env = {"HOME": str(tmp_path), "WANDB_SILENT": "true"}
     status, _, err = run(script, env=env)
     assert status == 0, err

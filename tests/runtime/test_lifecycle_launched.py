@@ -55,7 +55,8 @@ def launch(tmp_path):
     script = tmp_path / "train.py"
     command = [
         *(sys.executable, "-m", "dsup", "launch", "--nproc", "2"),
-        *("--log-dir", "logs", "--max-restarts", "0", "--settle", "0.2", str(script)),
+        *("--log-dir", "logs", "--max-restarts", "0", "--settle", "0.2"),
+        *("--shutdown-timeout", "600", str(script)),
     ]
 
     def launch_ranks(block, meet=MEET):
@@ -66,7 +67,7 @@ def launch(tmp_path):
             env=env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         [told] = (tmp_path / "logs").glob("*/attempt_0/outcome.json")
@@ -92,6 +93,29 @@ def test_a_victims_outcome_names_the_rank_that_failed(launch, block, code):
         "lost another rank",
         1,
     )
+
+
+@pytest.mark.parametrize(
+    ("block", "code", "how"),
+    [
+        pytest.param("fail()", 1, "ended with exit code 1", id="an error"),
+        pytest.param("kill(signal.SIGKILL)", 137, "died of SIGKILL", id="SIGKILL"),
+    ],
+)
+def test_a_rank_that_meets_nobody_goes_with_the_one_that_failed(
+    launch, tmp_path, block, code, how
+):
+    """No step can be agreed any more: neither rank nor dsup waits for the grace."""
+    checks = "while True: rt.should_stop(); threading.Event().wait(0.02)"
+    ended, said, outcome = launch(block, meet=checks)
+
+    assert ended == code, said
+    why = f"cannot go on, because rank 1 {how} (look at the rank it names)"
+    assert (outcome["status"], outcome["rank"]) == ("FAILED", 1)
+    assert outcome["error"] == f"PeerError: {why}"
+    [verdict] = (tmp_path / "logs").glob("*/attempt_0/verdict.json")
+    told = json.loads(verdict.read_text())
+    assert (told["first_ranks"], told["ended_by_dsup"]) == ([1], [0])
 
 
 def test_a_rank_that_is_told_to_end_at_once_ends_a_run_that_was_stopped(launch):

@@ -361,3 +361,22 @@ with begin(leave_timeout_s=1.5):
     assert "\nBarrierTimeout: cannot" in written["extraInfo"]["py_callstack"]
     outcome = reported(home)
     assert (outcome["status"], outcome["rank"]) == ("FAILED", 2)
+
+
+def test_a_model_in_a_cycle_goes_before_its_process_group(live):
+    """A trainer of that kind would be the last to hold it, and join gloo's threads."""
+    script = """
+import gc, weakref
+gc.disable()
+class Trainer: pass
+trainer = Trainer()
+trainer.itself = trainer
+weakref.finalize(trainer, lambda: say(dist.is_initialized()))
+with begin() as run:
+    del trainer
+    run.leave()
+    say(dist.is_initialized())
+"""
+    _, ranks = live(script)
+
+    assert [rank.out.split() for rank in ranks] == [["True", "False"]] * 2

@@ -212,3 +212,27 @@ with rt.run(): 1 / 0
     assert status == 1
     assert notes[-1] == {}
     assert written()["error"] == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    ("rank", "end"),
+    [
+        pytest.param(-1, (143, "KILLED", True), id="a person"),
+        pytest.param(0, (0, "FINISHED", False), id="a rank that has enough"),
+    ],
+)
+def test_a_person_who_stops_dsup_makes_no_training_a_success(live, page, rank, end):
+    """Both are of kind user; only who has asked tells one from the other."""
+    words = page.words
+    words[contract.HEADER_STOP_KIND] = contract.STOP_KINDS.index("user")
+    words[contract.HEADER_STOP_RANK] = rank
+    words[contract.HEADER_STOP_STEP] = words[contract.HEADER_FREEZE] = 1
+    code = """
+with rt.run() as run:
+    assert rt.should_stop(3).kind == "user"
+    run.leave()
+"""
+    status, notes, err = live(code)
+
+    told = notes[-1]
+    assert (status, told["status"], told["resumable"]) == end, err

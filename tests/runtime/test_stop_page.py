@@ -121,6 +121,41 @@ def test_a_check_past_the_published_one_leaves_too(start, page):
     assert rank.hear() == [["preempt", "asked", 3, None, 25.0]]
 
 
+def test_ranks_that_are_ended_for_a_failure_of_another_agree_on_nothing(start, page):
+    """Who waits at a frozen page is let go, and no later check is another one."""
+    script = """
+from dsup_runtime.errors import PeerError
+for step in (70, 71):
+    try:
+        should_stop(step)
+    except PeerError as lost:
+        tell(str(lost), lost.ranks)
+tell(agreed())
+"""
+    freeze(page)
+    rank = start(RANK + script, page=page)
+    eventually(lambda: checks(page) == 1)
+    publish(
+        page, contract.AT_ONCE, kind="peer", rank=2, reason=b"rank 2 died of SIGKILL"
+    )
+
+    why = "cannot go on, because rank 2 died of SIGKILL (look at the rank it names)"
+    assert [rank.hear() for _ in range(3)] == [[why, [2]], [why, [2]], [None]]
+
+
+def test_a_stop_that_was_decided_outlives_the_failure_of_another_rank(start, page):
+    """The loop has been left already: what comes after it is not cut short."""
+    script = "should_stop(1)\nsys.stdin.readline()\ntell(should_stop(2))"
+    freeze(page)
+    publish(page, 1)
+    rank = start(RANK + script, page=page)
+    eventually(lambda: checks(page) == 1)
+    publish(page, contract.AT_ONCE, kind="peer", rank=2)
+    rank.go_on()
+
+    assert rank.hear() == [["preempt", "asked", 1, None, 25.0]]
+
+
 @pytest.mark.parametrize(
     ("published", "found"),
     [
@@ -268,7 +303,7 @@ def test_a_page_that_does_not_hold_all_ranks_decides_nothing(
     """Then ranks ask each other: the page's freeze means nothing to them."""
     page = make_page(**spoiled)
     freeze(page)
-    publish(page, 0)
+    publish(page, 1)
     wish = "request_stop('enough', kind='limit')"
     script = f"tell(should_stop()); {wish}; tell(should_stop())"
     rank = start(RANK + script, page=page, env=env)

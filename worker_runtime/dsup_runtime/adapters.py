@@ -115,6 +115,7 @@ class WandbReporter:
         self.required = required
         self.run: Any = None
         self._settings = settings
+        self._by_hand = False
 
     def start(self, info: Info) -> None:
         """Open the run of an earlier attempt again, or a new one."""
@@ -127,6 +128,8 @@ class WandbReporter:
 
     def event(self, name: str, fields: Mapping[str, object]) -> None:
         """Log the numbers, and put the rest into the summary."""
+        stop = fields.get("kind"), fields.get("rank")
+        self._by_hand |= name == "stop" and stop == ("user", None)
         metrics = _metrics(name, fields)
         step = fields.get("step")
         self.run.log(metrics, step=int(step) if isinstance(step, int) else None)
@@ -136,10 +139,11 @@ class WandbReporter:
 
     def finish(self, outcome: Outcome) -> None:
         """End the run; one that was preempted goes back to its sweep's queue."""
+        preempted = outcome.resumable and not self._by_hand
         code = {"FINISHED": 0, "FAILED": outcome.exit_code or 1}.get(outcome.status)
         if code is None:
-            code = outcome.exit_code if outcome.resumable else _WANDB_INTERRUPTED
-        if outcome.resumable:
+            code = outcome.exit_code if preempted else _WANDB_INTERRUPTED
+        if preempted:
             self.run.mark_preempting()
         self.run.finish(exit_code=code)
 

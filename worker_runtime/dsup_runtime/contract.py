@@ -75,15 +75,20 @@ FLAG_LOST = 4
 STOP_KINDS = ("none", "user", "limit", "preempt", "peer", "error")
 """``HEADER_STOP_KIND`` and ``SLOT_WANTED`` are indices into this; the greatest wins.
 
-    user     the training code has enough: exit 0 is a success
+    user     of a rank: the training code has enough, and exit 0 is a success
+             of nobody (rank -1): a person stopped dsup: resumable, 143
     limit    a time limit (--stop-after): resumable, 143
-    preempt  SIGTERM, or whoever asked dsup to stop: resumable, 143
+    preempt  SIGTERM, to a rank or to dsup: resumable, 143
     peer     a rank failed where others could not tell why
     error    a rank has a deferred error: the attempt fails
 """
 
 NO_STEP = -1
 """What ``SLOT_STEP`` and ``HEADER_STOP_STEP`` hold until there is a step."""
+
+AT_ONCE = 0
+"""What ``HEADER_STOP_STEP`` holds once dsup ends the ranks of an attempt that has
+failed: checks count from 1, so nobody waits for one that cannot be agreed any more."""
 
 PHASES = ("init", "train", "eval", "checkpoint", "finish")
 """``SLOT_PHASE`` is an index into this."""

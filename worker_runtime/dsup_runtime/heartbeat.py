@@ -169,6 +169,13 @@ def phase(name: str, *, limit_s: float | None = None) -> _Phase:
     return _Phase((contract.PHASES.index(name), limit_ns))
 
 
+def within(name: str) -> bool:
+    """Return whether this process is in a phase of that name, nested or not."""
+    told = contract.PHASES.index(name)
+    phases = [*_writer.outer, _writer.current]
+    return any(which == told for which, _ in phases)
+
+
 def supervised() -> bool:
     """Return whether this process has a slot of its own in a page of dsup's."""
     return _writer.look() is not None

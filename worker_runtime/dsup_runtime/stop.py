@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from threading import get_ident
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsup_runtime import (
     contract,
@@ -27,9 +27,13 @@ from dsup_runtime import (
     side_group,
     stop_page,
     stop_peers,
+    stop_remarks,
     worker_info,
 )
 from dsup_runtime.contract import STOP_KINDS
+
+if TYPE_CHECKING:
+    from dsup_runtime.errors import PeerError
 
 DRAIN_S: Final = 5.0
 _PEERS_S: Final = 600.0
@@ -57,6 +61,15 @@ class Stop(NamedTuple):
     step: int
     rank: int | None
     grace_s: float
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the training has not come to its end, and goes on another time.
+
+        So it is where a person stops dsup. A rank that stops it has had enough.
+        """
+        by_person = self.kind == "user" and self.rank is None
+        return by_person or self.kind in {"preempt", "limit"}
 
 
 class _Stopper:
@@ -91,7 +104,7 @@ class _Stopper:
         """
         if not self.refused and kind != _PREEMPT:
             self.refused = True
-            _warn_of_helper(reason)
+            stop_remarks.say_helper(reason)
 
     def tell(self, kind: int) -> None:
         """Have the agent know what is wanted here."""
@@ -143,6 +156,8 @@ class _Stopper:
 
     def check_unaided(self) -> stop_page.Decision | None:
         """Find it out among the ranks themselves; alone, do what was asked for."""
+        if (lost := ended()) is not None:
+            raise lost
         if side_group.size() > 1:
             deferred.forbid("should_stop")
             return self.peers.check(self.asked, self.step)
@@ -171,7 +186,7 @@ class _Stopper:
                 self.get_ready()
         elif not self.helper and not self.strayed:
             self.strayed = True
-            _warn_of_threads()
+            stop_remarks.say_threads()
         return not self.helper
 
     def get_ready(self) -> None:
@@ -238,7 +253,8 @@ def should_stop(step: int | None = None, *, every: int = 1) -> Stop | None:
 
     Raises:
         CollectiveInDefer: without dsup, in a deferred block.
-        PeerError: without dsup, if another rank does not call it as often, or is gone.
+        PeerError: if dsup ends the ranks, because one has failed; without dsup, if
+            another rank does not call it as often, or is gone.
         ValueError: if ``every`` is below 1.
     """
     if every < 1:
@@ -254,6 +270,15 @@ def should_stop(step: int | None = None, *, every: int = 1) -> Stop | None:
 def agreed() -> Stop | None:
     """Return the stop that was decided; None without one. Asks nobody."""
     return _stopper.latched
+
+
+def ended() -> PeerError | None:
+    """Return why dsup ends this rank, for a failure of another; None if it does not.
+
+    A stop that was decided before goes on as it was decided. Safe in a signal handler.
+    """
+    page = heartbeat.own_page() if _stopper.latched is None else None
+    return stop_page.ended(page) if page else None
 
 
 def checks() -> int:
@@ -284,25 +309,6 @@ def _claim_page(place: worker_info.Info) -> stop_page.StopPage | None:
     if slots != place.world_size or size not in {1, slots if page.is_memory else 1}:
         return None
     return stop_page.StopPage(page, grace_s=place.grace_s)
-
-
-def _warn_of_helper(reason: str) -> None:
-    from dsup_runtime.rank_log import log
-
-    log.error(
-        "cannot stop the run for %r, because it is asked for in this helper process"
-        " only (raise an error instead: a DataLoader raises it in its rank)",
-        reason,
-    )
-
-
-def _warn_of_threads() -> None:
-    from dsup_runtime.rank_log import log
-
-    log.warning(
-        "cannot stop at the same step on all ranks, because should_stop is called from"
-        " several threads (call it from the training loop alone)"
-    )
 
 
 def wish() -> Stop | None:

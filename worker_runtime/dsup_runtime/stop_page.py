@@ -9,6 +9,9 @@ number, and leaves at the check that has it, or at the first one past it.
 No rank ever answers the agent. One that sits in a collective of the next step could
 not, while the one it waits for stands here: both are let go by the same published
 number, and meet in the step before the stop.
+
+Where a rank has failed, and the agent ends the others, there is no check that all could
+come to: the agent publishes ``AT_ONCE``, and whoever sees it goes.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsup_runtime import contract
 from dsup_runtime.contract import (
+    AT_ONCE,
     FLAG_STOPS_ITSELF,
     HEADER_FREEZE,
     HEADER_STOP_KIND,
@@ -29,6 +33,7 @@ from dsup_runtime.contract import (
     SLOT_WANTED,
     STOP_KINDS,
 )
+from dsup_runtime.errors import PeerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,13 +104,20 @@ class StopPage:
 
         Args:
             number: of this check, from 1, one more each time.
+
+        Raises:
+            PeerError: if dsup ends the ranks, because one has failed.
         """
         self._slot[SLOT_SEQUENCE] = number  # before the look: who misses it is seen
         if not self.is_memory:
             self._page.exchange()
         if not self._words[HEADER_FREEZE] or not self._is_published():
             return None
-        return self._decision() if number >= self._words[HEADER_STOP_STEP] else None
+        lost = ended(self._page)
+        if lost is not None:
+            raise lost
+        leaves = number >= self._words[HEADER_STOP_STEP]
+        return _published(self._words) if leaves else None
 
     def want(self, kinds: Iterable[int]) -> None:
         """Ask the agent for a stop of the greatest kind wanted here.
@@ -145,13 +157,33 @@ class StopPage:
             self._grace_s,
         )
 
-    def _decision(self) -> Decision:
-        words = self._words
-        kind, rank = words[HEADER_STOP_KIND], words[HEADER_STOP_RANK]
-        end = HEADER_STOP_REASON + _REASON_WORDS
-        reason = words[HEADER_STOP_REASON:end].tobytes().rstrip(b"\0")
-        return Decision(
-            kind if 0 < kind < len(STOP_KINDS) else _UNKNOWN_KIND,
-            reason.decode(errors="ignore"),  # it may be cut within a character
-            None if rank < 0 else rank,
-        )
+
+def ended(page: Page) -> PeerError | None:
+    """Return why ranks are ended that have nothing to agree on; None if they are not.
+
+    Args:
+        page: as it is now.
+    """
+    words = page.words
+    if not words[HEADER_FREEZE] or words[HEADER_STOP_STEP] != AT_ONCE:
+        return None
+    return failure(*_published(words)[1:])
+
+
+def failure(reason: str, rank: int | None) -> PeerError:
+    """Return what is raised where another rank's failure ends this one."""
+    return PeerError(
+        f"cannot go on, because {reason} (look at the rank it names)",
+        ranks=[] if rank is None else [rank],
+    )
+
+
+def _published(words: memoryview[int]) -> Decision:
+    kind, rank = words[HEADER_STOP_KIND], words[HEADER_STOP_RANK]
+    end = HEADER_STOP_REASON + _REASON_WORDS
+    reason = words[HEADER_STOP_REASON:end].tobytes().rstrip(b"\0")
+    return Decision(
+        kind if 0 < kind < len(STOP_KINDS) else _UNKNOWN_KIND,
+        reason.decode(errors="ignore"),  # it may be cut within a character
+        None if rank < 0 else rank,
+    )

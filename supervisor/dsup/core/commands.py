@@ -51,7 +51,8 @@ class PublishStop(NamedTuple):
     """Tell the ranks at which check all of them leave, and why.
 
     Attributes:
-        check: its number, from 1.
+        check: its number, from 1; ``contract.AT_ONCE`` where one has failed, and none
+            can be agreed any more.
         stop: a word of ``contract.STOP_KINDS``.
         rank: who wanted it; -1 for nobody in particular.
         until_s: as in ``FreezePage``.
@@ -64,11 +65,6 @@ class PublishStop(NamedTuple):
     rank: int
     reason: str
     until_s: float
-
-    @property
-    def of_run(self) -> bool:
-        """Whether the run stops, not its attempt alone: who leaves has not failed."""
-        return self.stop in {"preempt", "limit"}
 
 
 class PassOn(NamedTuple):

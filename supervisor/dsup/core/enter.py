@@ -13,6 +13,7 @@ from dsup.core import events as ev
 from dsup.core import outcome
 from dsup.core.exits import SIGTERM, is_decisive
 from dsup.core.state import NEVER, Obstacle, Stage, State
+from dsup_runtime.contract import AT_ONCE
 
 ALIKE_S: Final = 0.1
 PREPARE_S: Final = 60.0
@@ -64,7 +65,7 @@ def terminate(state: State, at_s: float, signum: int) -> Decision:
 def terminate_failed(state: State, at_s: float, signum: int = SIGTERM) -> Decision:
     """End what is left of a failed attempt, and have judged what was seen so far."""
     terminating, orders = terminate(state, at_s, signum)
-    return terminating, (*orders, _judge(state))
+    return terminating, (_tell_lost(terminating), *orders, _judge(state))
 
 
 def hasten(state: State, signum: int, kill_s: float) -> Decision:
@@ -138,6 +139,17 @@ def signal_all(state: State, signum: int) -> cmd.SignalRanks:
     """Return the order to signal every rank that is left."""
     ranks = tuple(sorted(state.alive))
     return cmd.SignalRanks("signal_ranks", state.attempt, ranks, signum)
+
+
+def _tell_lost(state: State) -> cmd.PublishStop:
+    """Return the order to tell the ranks that no step can be agreed any more.
+
+    Those whose loops ask for one would go on until the kill.
+    """
+    rank, reason = outcome.lost(state)
+    return cmd.PublishStop(
+        "publish_stop", state.attempt, AT_ONCE, "peer", rank, reason, state.kill_s
+    )
 
 
 def _close(state: State) -> cmd.CloseAttempt:

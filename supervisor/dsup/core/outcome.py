@@ -17,10 +17,11 @@ from dsup.core.exits import (
     heeds_stop,
     is_decisive,
     provisional_cause,
+    signal_name,
     stop_code,
 )
 from dsup.core.plan import Failure, Plan
-from dsup.core.state import Death, Judgement, Stage, State
+from dsup.core.state import NOBODY, Death, Judgement, Stage, State
 
 
 def first_rank(state: State) -> Death | None:
@@ -36,6 +37,21 @@ def first_rank(state: State) -> Death | None:
         if death.rank in state.suspects and is_decisive(death.status):
             return death
     return state.failed
+
+
+def lost(state: State) -> tuple[int, str]:
+    """Return which rank the others have lost, and in a few words how.
+
+    The rank is ``NOBODY`` where it is not one alone.
+    """
+    death, hang = first_rank(state), state.hang
+    if death is not None:
+        code = f"ended with exit code {death.status}"
+        how = code if death.status >= 0 else f"died of {signal_name(-death.status)}"
+        return death.rank, f"rank {death.rank} {how}"
+    if hang is not None and len(hang.ranks) == 1:
+        return hang.ranks[0], f"rank {hang.ranks[0]} hangs"
+    return NOBODY, "ranks hang"
 
 
 def failure_of(state: State) -> Failure:

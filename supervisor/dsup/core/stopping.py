@@ -19,9 +19,13 @@ No rank ever has to answer: one that sits in a collective could not, and who wai
 it would wait for ever.
 
 A stop of the run (a signal, a limit, a preempted rank) forbids a restart whatever the
-ranks do. A wish for the attempt alone (``user``, ``peer``, ``error``) leaves the answer
-to them: all end with 0 and have succeeded, or one fails and the ordinary way begins.
-Between wishes the greatest kind wins until one is published.
+ranks do. A rank's wish for the attempt alone (``user``, ``peer``, ``error``) leaves the
+answer to them: all end with 0 and have succeeded, or one fails and the ordinary way
+begins. Between wishes the greatest kind wins until one is published. A stop by hand is
+``user`` too, of nobody: it is one of the run, and counts as much as ``preempt``.
+
+None of it is for an attempt that has failed: with a rank that is gone, or hangs, no
+check can be agreed. Its ranks are told so on the page before they are signalled.
 """
 
 from __future__ import annotations
@@ -48,6 +52,22 @@ _CAUSES: Final = {"preempt": "preempted", "limit": "time_limit"}
 """Wishes of a rank that stop the run, and what they are called then."""
 
 
+def stops_run(kind: str, rank: int) -> bool:
+    """Return whether a stop is one of the whole run, not of an attempt alone.
+
+    Args:
+        kind: a word of ``contract.STOP_KINDS``.
+        rank: who wanted it; ``NOBODY`` for a person, a scheduler or a time limit.
+    """
+    return kind in _CAUSES or (kind == "user" and rank == NOBODY)
+
+
+def weight(wish: Parking) -> int:
+    """Return how much a wish counts: a person's as much as a scheduler's."""
+    by_person = wish.kind == "user" and wish.rank == NOBODY
+    return STOP_KINDS.index("preempt" if by_person else wish.kind)
+
+
 def last_check(counts: Iterable[int]) -> int:
     """Return the last check that any rank has come to, 0 for none.
 
@@ -68,7 +88,8 @@ def on_signal(state: State, event: ev.Signalled) -> Decision:
     if stop is None:
         cause = stop_cause(event.signum)
         first = Stop(event.signum, 1, event.at_s, cause)
-        wish = Parking("preempt", NOBODY, signal_name(event.signum))
+        kind = "user" if event.signum == SIGINT else "preempt"
+        wish = Parking(kind, NOBODY, signal_name(event.signum))
         return _first_stop(state._replace(stop=first), event.at_s, wish)
     if event.at_s - stop.last_s < REPEAT_S:
         return state, ()
@@ -86,7 +107,7 @@ def on_asked(state: State, event: ev.Signalled) -> Decision:
         return _kill_now(state._replace(stop=more or first), event.at_s)
     if state.stop is not None:
         return state, ()
-    wish = Parking("preempt", NOBODY, "dsup stop")
+    wish = Parking("user", NOBODY, "dsup stop")
     return _first_stop(state._replace(stop=first), event.at_s, wish)
 
 
@@ -246,7 +267,7 @@ def _greater(parking: Parking, wish: Parking) -> Parking:
     """Return the wish that counts, while none is published."""
     if parking.check is not None:
         return parking
-    new, old = STOP_KINDS.index(wish.kind), STOP_KINDS.index(parking.kind)
+    new, old = weight(wish), weight(parking)
     reworded = new == old and wish.rank == parking.rank and not parking.reason
     return wish._replace(frozen=parking.frozen) if new > old or reworded else parking
 

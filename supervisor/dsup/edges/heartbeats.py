@@ -158,7 +158,7 @@ class Page:
         """Have all workers leave at the same check.
 
         Args:
-            check: its number, from 1.
+            check: its number, from 1; ``contract.AT_ONCE`` for at once.
             kind: a word of ``contract.STOP_KINDS``.
             rank: who wanted it; -1 for nobody in particular.
             reason: cut at 64 bytes.
@@ -169,7 +169,8 @@ class Page:
         first = contract.HEADER_STOP_REASON
         packed = memoryview(_packed(reason)).cast("q")
         words[first : first + len(packed)] = packed
-        words[contract.HEADER_STOP_STEP] = check  # last: it makes the others count
+        words[contract.HEADER_STOP_STEP] = check  # it makes the others count
+        words[contract.HEADER_FREEZE] = 1
         self._tell()
 
     def copy(self) -> bytes:

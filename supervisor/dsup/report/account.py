@@ -15,6 +15,7 @@ from dsup.core import journal
 from dsup.core.errors import JournalError
 from dsup.core.exits import SIGTERM, signal_name, stop_code
 from dsup.core.state import Hang
+from dsup.core.stopping import stops_run
 from dsup.report.life import Life, new_life, take_end, take_word
 from dsup.report.sentences import clock
 from dsup.report.stops import asker
@@ -235,7 +236,7 @@ class _Reader:
                 self.lives[number] = self._life(number)._replace(hang=hang)
             case cmd.SignalRanks():
                 self._life(command.attempt).asked.update(command.ranks)
-            case cmd.PublishStop() if command.of_run:
+            case cmd.PublishStop() if stops_run(command.stop, command.rank):
                 number = command.attempt
                 self.lives[number] = self._life(number)._replace(leaving=True)
             case cmd.KillAll():

@@ -134,12 +134,14 @@ class Ending:
 
     def _cut_short(self, reason: str) -> tuple[Outcome, BaseException | None]:
         """Return how a run ends that does not come to its end, and why it failed."""
-        first = deferred.first()
-        if first is None:
-            return outcome.stopped(reason, step=heartbeat.last_step()), None
-        return outcome.of_error(
-            first.error, rank=self._info.rank, step=first.step
-        ), first.error
+        first, lost = deferred.first(), stop.ended()
+        if first is not None:
+            rank = self._info.rank
+            failed = outcome.of_error(first.error, rank=rank, step=first.step)
+            return failed, first.error
+        if lost is not None:
+            return self._of(lost), lost
+        return outcome.stopped(reason, step=heartbeat.last_step()), None
 
     def _of(self, error: BaseException) -> Outcome:
         step = heartbeat.last_step()

@@ -5,10 +5,17 @@ DistributedDataParallel model or a work in flight: its connections stay open, an
 peers wait for this rank until their own time is over. Where a rank fails, its
 connections are therefore closed first. Gloo closes all of a group's when a receive
 passes its limit, so one is begun that nobody will ever answer.
+
+Whoever lets go of a gloo group last joins its threads. DistributedDataParallel's
+reducer does so with the GIL held, which a thread may wait for that still has a tensor
+of a past collective: the rank then hangs at its end, or aborts (torch issue 56297 is of
+that kind). Where a rank ends well, models in cycles that nothing refers to, as a
+trainer's are, therefore go first. One that the script still holds cannot.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from contextlib import suppress
 from datetime import timedelta
@@ -52,6 +59,8 @@ def _bounded(limit_s: float, *, cut: bool) -> BaseException | None:
             for group in list(dist.distributed_c10d._world.pg_map):  # noqa: SLF001
                 with suppress(Exception):  # its backend has no receive on the CPU
                     _close(group)
+        else:
+            gc.collect()
         dist.destroy_process_group()
 
     call = BoundedCall(end, name="dsup-destroy")

@@ -19,9 +19,8 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
-from dsup_runtime import deferred, error_text, heartbeat, stop, worker_info
+from dsup_runtime import deferred, error_text, heartbeat, stop, stop_page, worker_info
 from dsup_runtime.barriers import barrier
-from dsup_runtime.errors import PeerError
 from dsup_runtime.lifecycle import groups, last_words, outcome
 from dsup_runtime.lifecycle.ending import Ending
 from dsup_runtime.lifecycle.interrupts import Interrupts
@@ -40,7 +39,6 @@ _EARLY_EXIT_S: Final = 5.0
 
 _LEAVE_MIN_S: Final = 0.5
 _LEAVE_MAX_S: Final = 1e9  # about 30 years
-_RESUMED: Final = ("preempt", "limit")
 _FAILED: Final = ("error", "peer")
 
 
@@ -148,7 +146,7 @@ class Run:
         """Meet, exchange, destroy; return what to raise, and the outcome it means."""
         reports = last_words.own(self._info.rank)
         asked, agreed = stop.wish(), stop.agreed() is not None
-        if asked is not None and asked.kind in _RESUMED:
+        if asked is not None and asked.is_resumed:
             self._ending.begin_grace()
         alone: Exception | None = None
         try:
@@ -181,15 +179,12 @@ class Run:
             return alone, self._outcome_of(alone)
         if asked is None:
             return None, outcome.finished(step=heartbeat.last_step())
-        if asked.kind in _RESUMED:
+        if asked.is_resumed:
             self._ending.begin_grace()  # it may have been asked for elsewhere
             end = outcome.stopped(asked.reason, rank=asked.rank, step=asked.step)
             return SystemExit(end.exit_code), end
         if asked.kind in _FAILED:
-            peer = PeerError(
-                f"cannot go on, because {asked.reason} (look at the rank it names)",
-                ranks=[] if asked.rank is None else [asked.rank],
-            )
+            peer = stop_page.failure(asked.reason, asked.rank)
             return peer, self._outcome_of(peer)
         return None, outcome.finished(asked.reason, step=asked.step)
 

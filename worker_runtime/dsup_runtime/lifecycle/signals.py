@@ -4,6 +4,11 @@ The handler sets a flag: the loop acts on it where all ranks can. A handler of t
 script's own is called after it, and a second signal does what it would have done
 without a run. SIGINT keeps raising KeyboardInterrupt.
 
+Where dsup ends the ranks because one of them has failed, no step can be agreed any
+more. A loop that asks for stops is told so at its next check; where none does, the
+handler raises what it would be told. Neither is done to a script that has a handler of
+its own, or while a checkpoint is being written: they have the grace.
+
 A signal to the whole process group, as schedulers send it, must not take the workers of
 a DataLoader away from a rank that still trains to the agreed step. Such a worker lets
 SIGTERM wait in the kernel, and a thread takes it: from its own rank it is the end, as
@@ -24,12 +29,14 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from dsup_runtime import contract, stop
+from dsup_runtime import contract, heartbeat, stop
 from dsup_runtime.lifecycle.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from types import FrameType
+
+    from dsup_runtime.errors import PeerError
 
     Previous: TypeAlias = Callable[[int, FrameType | None], Any] | int
 
@@ -48,8 +55,8 @@ class Handlers:
     Args:
         on_stop: called at the first signal, within its handler.
         on_stuck: called in a thread of its own where the handler cannot run, because
-            the main thread waits in C code, and the loop has not begun yet: there is
-            nothing to be saved.
+            the main thread waits in C code, and there is nothing to be saved: the loop
+            has not begun yet, or another rank has failed.
         on_end: called within the handler where the signal ends the process now.
     """
 
@@ -139,6 +146,8 @@ class Handlers:
             self._stop(signum)
             if callable(previous):
                 previous(signum, frame)
+            if not self._checked and (lost := self._lost(signum)):
+                raise lost
         elif now_s - self._first_s >= _SAME_S:
             if not callable(previous):
                 self._on_end()
@@ -146,10 +155,22 @@ class Handlers:
 
     def _unanswered(self, signum: int) -> None:
         """Answer for the handler: end at once, or let the grace begin."""
-        if self._asks and stop.checks() == self._checks:
+        if (self._asks and not self._checked) or self._lost(signum):
             self._on_stuck()
         else:
             self._stop(signum)
+
+    @property
+    def _checked(self) -> bool:
+        """Whether the loop of this run has asked for a stop."""
+        return stop.checks() != self._checks
+
+    def _lost(self, signum: int) -> PeerError | None:
+        """Return why the signal is to end this rank now; None if it has the grace."""
+        own = callable(self._previous[signal.Signals(signum)])
+        if own or not self._asks or heartbeat.within("checkpoint"):
+            return None
+        return stop.ended()
 
     def _stop(self, signum: int) -> None:
         if self._asks:
