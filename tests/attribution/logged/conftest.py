@@ -96,12 +96,12 @@ class Log:
         known = {"cause": cause, "text": text, **fields}
         return self._told("stops", Stop, at, self, **known)
 
-    def moved(self, rank, step=None, at=None, *, done=False):
+    def moved(self, rank, step=None, at=None, *, done=False, **fields):
         """Let a rank print a step."""
         self._order += 1
         progress = {
             **self.facts.progress,
-            rank: Progress(self._order, at, step, done=done),
+            rank: Progress(self._order, at, step, done=done, **fields),
         }
         self.facts = self.facts._replace(progress=progress)
         return self

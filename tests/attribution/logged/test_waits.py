@@ -86,9 +86,16 @@ def test_silence_tells_nothing_where_the_world_is_not_known(log):
 
 def test_a_silent_rank_that_goes_on(log):
     """Rank 0's bar moves on below the time-outs: it is busy, and all wait for it."""
-    story = log().timed_out(1, 2).moved(-1, 31)
+    story = log().timed_out(1, 2).moved(-1, 31, began=0, rises=(0, 3))
 
     assert story.answer == ("silent", "hang", (0,))
+
+
+def test_a_bar_that_is_only_drawn_again(log):
+    """A process that ends draws its bar once more: that is no step."""
+    story = log().timed_out(1, 2).moved(-1, 31, began=0, rises=(0,))
+
+    assert story.answer == ("nobody_came", "hang", ())
 
 
 def test_most_are_silent(log):

@@ -120,7 +120,6 @@ LOGGERS = [
     ("2024-05-08 08:47:31,4: rank0[19][MainThread]: INFO: a.b: x", "I", "a.b", "x"),
     ("2024-05-08 08:47:31,4\tWARNING worker.py:18 -- x", "W", "worker.py:18", "x"),
     ("stderr: WARNING:torch.api:x", "W", "torch.api", "x"),
-    ("^CWARNING:torch.api:x", "W", "torch.api", "x"),
 ]
 
 

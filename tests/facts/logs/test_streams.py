@@ -34,6 +34,8 @@ GLUED = [
     ("5%|█ | 1/9 [0:01<0:08]Traceback (most recent call last):", None),
     ("channels per peern1:5:6 [0] NCCL INFO x", None),
     ("some text terminate called after throwing", "terminate called after throwing"),
+    ("an instance of 'c10::Error' what(): gone", " what(): gone"),
+    ("^CWARNING:torch.api:x", "x"),
 ]
 
 

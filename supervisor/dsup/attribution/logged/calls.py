@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from dsup.attribution.logged.places import Fact
 from dsup.attribution.logged.saying import Finding, verdict, who
 from dsup.attribution.logged.signs import Reading
 from dsup.attribution.logged.waits import finding, groups, known_ranks
@@ -73,14 +74,13 @@ def _odd(log: Reading, kind: str, calls: Mapping[int, Collective]) -> Verdict | 
 
 
 def _without_prints(log: Reading) -> Verdict | None:
-    """Return the verdict where only the exception tells of a mismatch."""
-    told = [s for s in log.leaders if s.cause == "collective_mismatch"]
+    """Return the verdict where nothing but the words tell of a mismatch."""
+    told: list[Fact] = [s.fact for s in log.leaders if s.cause == "collective_mismatch"]
+    told = told or [c for c in log.attempt.collectives if c.kind == "mismatch"]
     if not told:
         return None
-    text = f"The ranks do not agree with each other: {told[0].fact.text}"
-    found = Finding(
-        "mismatched", "collective_mismatch", (), "likely", told[0].fact, text
-    )
+    text = f"The ranks do not agree with each other: {told[0].text}"
+    found = Finding("mismatched", "collective_mismatch", (), "likely", told[0], text)
     return verdict(log.attempt, found)
 
 

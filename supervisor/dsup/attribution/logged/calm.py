@@ -12,6 +12,7 @@ from dsup.attribution.logged.survived import all_outlived, succeeded
 from dsup.core.verdict import Verdict
 from dsup.facts.logs.said import LoggedAttempt
 
+_OF_JOBS: Final = frozenset({"other", "crash"})
 _LAST_LINES: Final = 8
 _ENDED: Final = (
     *("train_runtime", "100%|", "training complete", "training finished"),
@@ -38,7 +39,7 @@ def is_calm(attempt: LoggedAttempt, verdict: Verdict) -> bool:
         return False
     steps = any(one.step is not None for one in attempt.progress.values())
     is_job = bool(attempt.launcher or attempt.ranks or attempt.world_size or steps)
-    is_job = is_job or any(one.kind == "other" for one in attempt.complaints)
+    is_job = is_job or any(one.kind in _OF_JOBS for one in attempt.complaints)
     if not is_job:
         return True
     if succeeded(attempt):

@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dsup.core.exits import SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV
-from dsup.facts.errors import cause_of
+from dsup.core.exits import (
+    SIGBUS,
+    SIGFPE,
+    SIGHUP,
+    SIGILL,
+    SIGINT,
+    SIGKILL,
+    SIGSEGV,
+    SIGTERM,
+)
+from dsup.facts.errors import cause_of, communication
 from dsup.facts.logs.said import Complaint, Error
 from dsup.facts.xids import catalogued, is_device
 
 CRASH_SIGNALS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
+
+_ASKING: Final = frozenset({SIGHUP, SIGINT, SIGTERM})
+"""Signals by which somebody asks a process to end: one that tells of it is a victim."""
 
 _BY_SIGNAL: Final = {
     SIGSEGV: "segfault",
@@ -36,6 +48,7 @@ _BY_KIND: Final = {
     "crash": "segfault",
     "nan": "numeric_divergence",
     "refusal": "config_error",
+    "launch": "spawn_error",
     "killed": "killed",
 }
 
@@ -54,6 +67,12 @@ _WORDS: Final = (
         "collective_mismatch",
         ("collective mismatch error", "expects same model across all ranks"),
     ),
+    # torch's own files, in C++: errno's text and no type.
+    ("storage_io", ("failed with input/output error", "flock: ")),
+    # THC, in torch before 1.9, numbers the errors of CUDA.
+    ("cuda_oom", ("cuda runtime error (2)", " error=2 : out of memory")),
+    ("device_assert", ("cuda runtime error (59)", " error=59 : ")),
+    ("cuda_error", ("cuda runtime error (", "thcudacheck fail")),
     # NCCL's "unhandled system error" hides a full /dev/shm.
     ("disk_full", ("shared memory segment", "failed to extend /dev/shm")),
     # ibv_* cannot lock memory, or set up a queue: the limit or the device, not a peer.
@@ -64,6 +83,16 @@ _WORDS: Final = (
             "no socket interface found",
             "has already checked in",
             "is neither af_inet",
+        ),
+    ),
+    ("host_oom", ("[errno 12] cannot allocate memory",)),
+    # torch.distributed.checkpoint's planner: no module's load_state_dict says it.
+    (
+        "checkpoint_error",
+        (
+            "size mismatch between saved",
+            "missing key in checkpoint state_dict",
+            "mismatch sizes torch.size",
         ),
     ),
     (
@@ -89,6 +118,13 @@ _WORDS: Final = (
         ),
     ),
 )
+_WAITED: Final = (
+    "task timeout occurred during task execution",
+    "getting socket times out",
+    "notify register times out",
+)
+"""What Ascend's HCCL says of a rank that waited for the others' data."""
+
 _PROCESS_DIED: Final = frozenset(
     {"ActorDiedError", "RayActorError", "WorkerCrashedError"}
 )
@@ -142,6 +178,17 @@ def cause_of_error(error: Error) -> str:
     return told
 
 
+def lost_by(type_name: str, text: str) -> str:
+    """Return how an exception tells of a lost peer; empty where it does not.
+
+    Args:
+        type_name: as printed; empty for a line of a log.
+        text: its text.
+    """
+    told = communication(type_name, text)
+    return told or ("collective timed out" if _says(text, _WAITED) else "")
+
+
 def cause_of_words(text: str) -> str:
     """Return the cause that words stand for; empty where they tell none."""
     told = cause_of("", text)
@@ -156,7 +203,8 @@ def cause_of_complaint(complaint: Complaint) -> str:
     """Return the cause that a telling line stands for; empty for none of its own."""
     kind = complaint.kind
     if kind == "crash" and complaint.signum is not None:
-        return cause_of_status(-complaint.signum)
+        asked = complaint.signum in _ASKING
+        return "" if asked else cause_of_status(-complaint.signum)
     if kind == "ecc":
         return _of_xid(complaint.text)
     if kind == "nic" and _says(complaint.text, _HARMLESS_EVENTS):

@@ -24,6 +24,8 @@ _UNREACHABLE: Final = (
     "network is unreachable",
     "connectfullmesh failed",
     "software caused connection abort",
+    "got completion from peer",
+    "net/ofi request",
 )
 _RENDEZVOUS: Final = ("rendezvous", "keep-alive", "tcpstore", "etcd")
 

@@ -23,6 +23,7 @@ from dsup.attribution.logged.causes import (
     cause_of_words,
     is_interrupt,
     is_relayed,
+    lost_by,
 )
 from dsup.attribution.logged.chains import unchained
 from dsup.attribution.logged.own_ends import names_of, own_ends
@@ -35,7 +36,6 @@ from dsup.attribution.logged.survived import (
 )
 from dsup.attribution.wording import alike
 from dsup.core.exits import SIGKILL, SIGNALLED
-from dsup.facts.errors import communication
 from dsup.facts.logs.said import Collective, Complaint, End, Error, LoggedAttempt
 
 Sort: TypeAlias = Literal["exception", "signal", "abort", "words"]
@@ -112,7 +112,7 @@ def read(attempt: LoggedAttempt) -> Reading:
     lost = _lost(known)
     ends = tuple(own_ends(known))
     found = (
-        *_exceptions(known, victims=bool(lost)),
+        *_exceptions(known, victims=bool(lost) or _explained(known)),
         *_signals(known, ends),
         *_complaints(known, victims=bool(lost)),
         *_devices(known),
@@ -152,6 +152,15 @@ def _may_be_caught(attempt: LoggedAttempt, sign: Sign) -> bool:
     return not any(_may_be(fact, end) for end in own_ends(attempt))
 
 
+def _explained(attempt: LoggedAttempt) -> bool:
+    """Return whether more is told than by frames whose exception is cut off.
+
+    A library says that ranks called different collectives; or somebody stopped the job.
+    """
+    differ = any(one.kind == "mismatch" for one in attempt.collectives)
+    return differ or bool(attempt.stops)
+
+
 def how_lost(fact: Fact) -> str:
     """Return what a victim suffered, in a few words."""
     if isinstance(fact, Collective):
@@ -159,11 +168,11 @@ def how_lost(fact: Fact) -> str:
     kind = fact.type if isinstance(fact, Error) else ""
     name = fact.kind if isinstance(fact, Complaint) else ""
     known = {"store": "store lost", "completion": "completion error"}
-    return known.get(name) or communication(kind, fact.text) or "connection lost"
+    return known.get(name) or lost_by(kind, fact.text) or "connection lost"
 
 
 def _lost(attempt: LoggedAttempt) -> tuple[Fact, ...]:
-    errors = (e for e in attempt.errors if communication(e.type, e.text))
+    errors = (e for e in attempt.errors if lost_by(e.type, e.text))
     complaints = (c for c in attempt.complaints if c.kind in LOST_KINDS)
     waits = (c for c in attempt.collectives if c.kind in {"timeout", "barrier"})
     told: tuple[Fact, ...] = (*errors, *complaints, *waits)
@@ -173,7 +182,7 @@ def _lost(attempt: LoggedAttempt) -> tuple[Fact, ...]:
 
 def _exceptions(attempt: LoggedAttempt, *, victims: bool) -> Iterator[Sign]:
     for error in attempt.errors:
-        if communication(error.type, error.text):
+        if lost_by(error.type, error.text):
             continue
         if is_interrupt(error) or is_relayed(error):
             continue
@@ -253,7 +262,7 @@ def _is_faint(attempt: LoggedAttempt, fact: Fact) -> bool:
     of the network that came back, as steps went on after it.
     """
     if isinstance(fact, Error):
-        own = any(not communication(kind, text) for kind, text in fact.causes)
+        own = any(not lost_by(kind, text) for kind, text in fact.causes)
         return not (fact.type or own or cause_of_words(fact.text))
     if not isinstance(fact, Complaint):
         return False

@@ -15,7 +15,7 @@ from dsup.attribution.logged.saying import Finding, verdict, who
 from dsup.attribution.logged.signs import Reading
 from dsup.attribution.wording import listed, one_line, others, subject
 from dsup.core.verdict import Certainty, Verdict
-from dsup.facts.logs.said import Collective
+from dsup.facts.logs.said import Collective, Progress
 
 _CITED: Final = 6
 _EXTRA_OPS: Final = frozenset({"_ALLGATHER_BASE", "ALLGATHER", "GATHER"})
@@ -239,13 +239,19 @@ def _is_first(timeouts: Iterable[Collective]) -> bool:
 def _went_on(log: Reading, missing: set[int]) -> bool:
     """Return whether these, or nobody in particular, went on after the first time-out.
 
-    Steps and bars count; other output is anybody's.
+    Steps that rise count; other output is anybody's.
     """
     first = log.timeouts[0].order
     return any(
-        one.order > first and (rank in missing or (rank < 0 and one.step is not None))
+        (rank in missing and one.order > first) or (rank < 0 and _rose(one, first))
         for rank, one in log.attempt.progress.items()
     )
+
+
+def _rose(one: Progress, order: int) -> bool:
+    """Return whether steps that were printed before a line rose behind it."""
+    began = one.began is not None and one.began < order
+    return began and any(rise > order for rise in one.rises)
 
 
 def known_ranks(ranks: Iterable[int | None]) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ _DEVICE: Final = (
 )
 _TIMEOUT: Final = (
     "collective operation timeout",
+    "Watchdog caught ",
     "before timing out",
     "timed out in blocking wait",
     "detected by watchdog at work",
@@ -64,11 +65,12 @@ _AFTER: Final = ("terminated with exception:", "async exception:")
 """After these words stands what a watchdog met; those before them tell nothing."""
 
 _SEQ: Final = re.compile(
-    r"SeqNum=(\d{1,18})|at NCCL work: (\d{1,18})|watchdog at work: (\d{1,18})"
+    r"SeqNum=(\d{1,18})(?=\D)|at NCCL work: (\d{1,18})|watchdog at work: (\d{1,18})"
     r"|work sequence id: (\d{1,18})|opCount (?:0x)?([0-9a-f]{1,16})"
 )
-_OP: Final = re.compile(r"OpType=(\w{1,40})|(\w{1,40}): opCount ")
-_SIZE: Final = re.compile(r"NumelIn=(\d{1,18})|\bcount (\d{1,18})")
+_OP: Final = re.compile(r"OpType=(\w{1,40})(?=\W)|(\w{1,40}): opCount ")
+_SIZE: Final = re.compile(r"NumelIn=(\d{1,18})(?=\D)|\bcount (\d{1,18})")
+_WAITED: Final = re.compile(r"Timed out waiting \d{1,18}ms")
 _RAN: Final = re.compile(
     r"ran for (\d{1,18}) milliseconds|Timed out waiting (\d{1,18})ms"
     r"|got stuck for (\d{1,12}) ?(s)econds"
@@ -85,7 +87,7 @@ _PRINT: Final = re.compile(
 _PRINT_SEQ: Final = re.compile(r"SequenceNumber ?= ?(\d{1,18})")
 _PRINT_OP: Final = re.compile(r"OpType ?= ?(\w{1,40})")
 _PRINT_SHAPE: Final = re.compile(r"TensorShape ?= ?\[([\d, ]{0,400})\]")
-_UNDER: Final = "PG_DEFAULT"
+_TRACED: Final = " Running collective: "
 
 
 class Collectives:
@@ -189,13 +191,16 @@ def kind_of(text: str) -> CollectiveKind | None:
         at = lowered.find(word)
         if at >= 0 and any(device in lowered[at:] for device in _DEVICE):
             return "device_error"
-    if ": opCount " in text or "CollectiveFingerPrint" in text:
-        return "trace" if ": opCount " in text else "mismatch"
+    if ": opCount " in text:
+        return "trace"
+    # Every call is traced with its fingerprint, too: that tells of no mismatch.
+    if "CollectiveFingerPrint" in text:
+        return None if _TRACED in text else "mismatch"
     if "onitoredBarrier" in text or "faulty rank" in text:
         return "barrier"
     if any(word in text for word in _TIMEOUT):
         return "timeout"
-    if "Timed out waiting " in text and "recv operation" in text + "recv operation":
+    if _WAITED.search(text):
         return "timeout"
     return "desync" if accusations(text) is not None else None
 

@@ -37,6 +37,9 @@ NOISE: Final = (
     "futurewarning",
     "userwarning",
     "deprecationwarning",
+    "maxretryerror(",
+    "httpsconnectionpool(",
+    "httpconnectionpool(",
 )
 """Of these no complaint is made, whatever else such a line says."""
 
@@ -139,7 +142,26 @@ WORDS: Final[tuple[tuple[ComplaintKind, tuple[str, ...]], ...]] = (
             "qp fatal",
         ),
     ),
-    ("completion", ("got completion from peer", "got completion with error")),
+    (
+        "launch",
+        (
+            "container start failed",
+            "couldn't start container",
+            "failed to invoke spank plugin stack",
+            "application launch failed",
+            "srun: error: task launch for ",
+            "error: execve(): ",
+            "aborted before step completely launched",
+        ),
+    ),
+    (
+        "completion",
+        (
+            "got completion from peer",
+            "got completion with error",
+            "completed with error. rc: ",
+        ),
+    ),
     ("port", ("address already in use", "eaddrinuse")),
     (
         "other",
@@ -186,6 +208,8 @@ WORDS: Final[tuple[tuple[ComplaintKind, tuple[str, ...]], ...]] = (
         (
             "cuda error:",
             "cuda failure",
+            "thcudacheck fail",
+            "cuda runtime error (",
             "hip error",
             "xpu error",
             "cublas_status_",

@@ -25,6 +25,11 @@ _AGAIN_MAX: Final = 8
 _KEYS_MAX: Final = 20_000
 
 _REFUSAL: Final = re.compile(r"[\w./-]{1,200}: error: \S")
+_NO_OPTION: Final = re.compile(
+    r"[\w./-]{1,200}: (?:unrecognized|unknown|invalid) option\b"
+)
+"""What getopt says, and programs that launchers start with."""
+
 _NO_REFUSAL: Final = (
     "srun: ",
     "slurmstepd: ",
@@ -51,6 +56,9 @@ _KERNEL: Final = (
     "oom-kill:",
 )
 _SIGNAL_NUMBER: Final = re.compile(r"(?i)caught signal (\d{1,2}) ")
+_GLOG: Final = "*** aborted at "
+"""glog's first line about any deadly signal; a later one tells which."""
+
 _PEER: Final = re.compile(
     r"(?:remote peer|from peer|by peer) \[?([\w.:-]{1,255}?)\]?(?::\d{1,5})?<"
     r"|(?:remote peer|from peer|by peer) \[([\d.a-f:]{2,45})\]"
@@ -162,7 +170,8 @@ def _crash(text: str, lowered: str) -> ComplaintKind | None:
         return "crash"
     if _KILLED.match(text.strip()):
         return "killed"
-    if _REFUSAL.match(text) and not text.startswith(_NO_REFUSAL):
+    refused = _REFUSAL.match(text) and not text.startswith(_NO_REFUSAL)
+    if refused or _NO_OPTION.match(text):
         return "refusal"
     return None
 
@@ -173,6 +182,8 @@ def _signum(kind: ComplaintKind, lowered: str) -> int | None:
     told = _SIGNAL_NUMBER.search(lowered)
     if told:
         return int(told[1])
+    if _GLOG in lowered:
+        return None
     return next((number for word, number in SIGNALS if word in lowered), None)
 
 

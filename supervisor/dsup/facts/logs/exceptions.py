@@ -48,6 +48,9 @@ _LOGGED: Final = re.compile(r"(?:ERROR|WARNING|WARN)[: ]")
 _STEP: Final = re.compile(
     r"(?i).{0,40}?\b(?:step|iter(?:ation)?|epoch|batch)\b[ :=\[#]{1,3}\d"
 )
+_BAR: Final = "%|"
+"""In a progress bar, which any thread draws between two lines of another."""
+
 _STREAMS_MAX: Final = 4096
 _OPEN_MAX: Final = 16
 _FOREIGN_MAX: Final = 100
@@ -148,7 +151,7 @@ class Exceptions:
         """Take in a line; return whether it is of a traceback."""
         stream = self._stream(line)
         taken = self._feed(stream, line)
-        if line.text.strip():
+        if line.text.strip() and _BAR not in line.text:
             stream.before = line.text
             stream.logged = line.level in _CAUGHT and ".cpp:" not in line.logger
             stream.logged = stream.logged or _LOGGED.match(line.text) is not None

@@ -33,9 +33,14 @@ _START: Final = re.compile(
     r"|(?<![\w.-])[\w.-]{1,128}:\d{1,9}:\d{1,9} NCCL "
     r"|\[[\w.-]{1,64}:\d{1,7} {0,6}:\d{1,7}:\d{1,7}\] Caught signal "
     r"|Fatal Python error: "
+    r"|(?<=\S) {1,4}what\(\): "
 )
+_INTERRUPT: Final = "^C"
+"""What a terminal shows of Ctrl-C, before what is printed next."""
+
 _START_WORDS: Final = (
     *("Traceback (", "terminate called ", "Fatal Python ", "srun: ", "slurmstepd: "),
+    "what(): ",
     *(
         ":torch.",
         ": torch.",
@@ -72,6 +77,8 @@ def parts(text: str) -> list[str]:
     places = set[int]()
     if any(word in text for word in _START_WORDS) or _CLOCK_OR_PIDS.search(text):
         places = {found.start() for found in _START.finditer(text) if found.start()}
+    if text.startswith(_INTERRUPT) and len(text) > len(_INTERRUPT):
+        places.add(len(_INTERRUPT))
     if "]" in text and _BAR.search(text):
         places |= {found.end() for found in _BAR_END.finditer(text)}
     if not places:

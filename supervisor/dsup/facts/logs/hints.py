@@ -15,7 +15,7 @@ from dsup.facts.logs.line import LogLine, Place
 from dsup.facts.logs.said import Error
 
 _SPEAKER: Final = re.compile(
-    r"^\[?[Rr]ank[: ]{0,2}(\d{1,6})[\]:,]"
+    r"(?:^|Error: |Exception: )\[?[Rr]ank[: ]{0,2}(\d{1,6})[\]:,]"
     r"|\bbut Rank (\d{1,6}) has\b"
     r"|\b[Pp]rocess group .{0,60}? on rank:? (\d{1,6})\b"
     r"|\bon (?:global )?rank[: ]{1,2}(\d{1,6})\b"

@@ -50,8 +50,7 @@ _SPAWNED: Final = re.compile(
 _GATHERED: Final = (
     "Gloo job detected that one or more processes exited",
     "Horovod detected that one or more processes exited",
-    "Horovod has been shut down",
-    "mpirun exited with non-zero",
+    "('Trials did not complete",
 )
 
 
@@ -73,4 +72,4 @@ def retells(type_name: str, text: str, *, launcher: bool) -> bool:
         return True
     if last == "CalledProcessError":
         return launcher or any(word in text for word in _COMMAND)
-    return any(text.startswith(word) for word in _GATHERED[:2])
+    return any(text.startswith(word) for word in _GATHERED)

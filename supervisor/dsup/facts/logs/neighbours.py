@@ -17,6 +17,10 @@ from dsup.facts.logs.prefixes import KNOWN
 
 SAMPLE_LINES: Final = 200
 _LEAST: Final = 2
+_SHARED_LEAST: Final = 4
+_SHARED: Final = 0.9
+"""What so large a part of the lines begin with is a node's name, whatever they say."""
+
 _VIEWER_LEAST: Final = 16_384
 """More ranks than that have no such label; a line number has."""
 
@@ -28,6 +32,7 @@ _LOCAL: Final = re.compile(r"\[(\d{1,4})\]:(?=.)")
 _SCROLL: Final = re.compile(r"\[\d{1,6}/\d{1,6}\] ")
 _WORD: Final = re.compile(r"([A-Za-z\d][\w./-]{0,62}?)(?::(?: |$)| {1,20}\|(?: |$))")
 _REPLICA: Final = re.compile(r"([a-z_][\w-]{0,40}/\d{1,5}) ")
+_BOLD: Final = re.compile(r"(?<!\*)\*\*(?!\*)")
 _STAMP: Final = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\S{8,24} (?:\| )?")
 _NO_NODES: Final = frozenset(
     ("srun", "slurmstepd", "mpirun", "mpiexec", "bash", "sh", "python", "torchrun")
@@ -56,7 +61,7 @@ class Neighbours:
         if text[0] == "[":
             return self._bracket(text, head)
         if self._quoted and text[0] == ">":
-            return text[1:].removeprefix(" ").replace("**", "")
+            return _BOLD.sub("", text[1:].removeprefix(" "))
         found = _TASK.match(text)
         if found and (self._tasks or KNOWN.match(text, found.end())):
             head.launcher(f"{int(found[1])}:", rank=int(found[1]))
@@ -90,19 +95,27 @@ class Neighbours:
 
 
 def _names(texts: list[str]) -> frozenset[str]:
+    known: set[str] = set()
     counted: Counter[str] = Counter()
     for text in texts:
         found = _WORD.match(text) or _REPLICA.match(text)
-        if found and _is_node(found[1], text[found.end() :]):
+        if found and _has_number(found[1]):
             counted[found[1]] += 1
-    return frozenset(counted)
+            if KNOWN.match(text, found.end()):
+                known.add(found[1])
+    most = counted.most_common(1)
+    if most and len(texts) >= _SHARED_LEAST and most[0][1] >= len(texts) * _SHARED:
+        known.add(most[0][0])
+    return frozenset(known)
 
 
 def _is_node(name: str, rest: str) -> bool:
     """Return whether a word is a node's name: a number in it, a log line behind it."""
-    if name in _NO_NODES or not any(map(str.isdigit, name)):
-        return False
-    return KNOWN.match(rest) is not None
+    return _has_number(name) and KNOWN.match(rest) is not None
+
+
+def _has_number(name: str) -> bool:
+    return name not in _NO_NODES and any(map(str.isdigit, name))
 
 
 def _without_stamp(text: str) -> str:

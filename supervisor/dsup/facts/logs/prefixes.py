@@ -182,8 +182,9 @@ def _submitit(found: re.Match[str], head: Head) -> bool:
 def _syslog(found: re.Match[str], head: Head) -> bool:
     if head.at_s is None:
         return False
+    # The pid is that of the process which opened the stream: all its ranks have it.
     head.logger = found[2]
-    head.place = head.place._replace(node=found[1], pid=int(found[3]))
+    head.place = head.place._replace(node=found[1])
     return True
 
 
@@ -276,7 +277,7 @@ _WORD: Final = rules_of(
 )
 _OTHER: Final = rules_of(
     _CUT_C10,
-    (r"\^[CZ\\]", _nothing),
+    (r"\^(?:[Z\\]|C(?:$|(?=\^)|.{0,200}[$#%] ?$))", _nothing),
     (rf"( {{8,30}})({_LEVEL}) {{1,9}}(?=\S)", _rich),
     (rf"\| ({_LEVEL}) {{0,9}}\| ", _level),
     (rf" {{2,4}}({_LEVEL}) (\w{{1,64}}\.py:\d{{1,6}}) -- ", _level_logger),
@@ -288,6 +289,7 @@ _AFTER_STAMP: Final = rules_of(
     (rf"({_LEVEL})(?:: | )", _level),
     (r"\[[\w.-]{1,64}\](?=\[)", _nothing),
     (r">> ", _nothing),
+    (r"##\[\w{1,16}\] ?", _nothing),
 )
 
 

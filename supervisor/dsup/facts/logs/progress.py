@@ -44,6 +44,7 @@ _OTHERS: Final = (
     "Last error:",
     "To avoid data inconsistency",
     "Some NCCL operations have",
+    "wandb: ",
 )
 """How lines begin that a launcher or a library prints while a job ends."""
 

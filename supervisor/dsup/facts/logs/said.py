@@ -127,6 +127,7 @@ ComplaintKind: TypeAlias = Literal[
     "crash",  # faulthandler, Open MPI or c10 signal block
     "nan",  # non-finite loss or gradient, minimum loss scale
     "refusal",  # argparse: error: …
+    "launch",  # Slurm or its container plugin could not start the program
     "killed",  # a shell's or scheduler's "Killed"
     "node",  # a node or pod lost, keep-alive failed
     "other",

@@ -12,6 +12,7 @@ from itertools import chain, count, groupby, islice
 from typing import Final
 
 from dsup.facts.logs import clean, file_names, glued, prefixes, sniffed
+from dsup.facts.logs.gutter import Gutter
 from dsup.facts.logs.head import Head
 from dsup.facts.logs.line import LogLine
 from dsup.facts.logs.neighbours import SAMPLE_LINES, Neighbours
@@ -32,9 +33,11 @@ def lines(raw: Iterable[RawLine]) -> Iterator[LogLine]:
     """
     order = count()
     for file, group in groupby(raw, key=lambda line: line.file):
-        sample = list(islice(group, SAMPLE_LINES))
+        first = list(islice(group, SAMPLE_LINES))
+        gutter = Gutter(first)
+        sample = list(gutter.off(first))
         reader = _File(file, sample)
-        for line in Margin(sample).joined(chain(sample, group)):
+        for line in Margin(sample).joined(chain(sample, gutter.off(group))):
             for made in reader.read(line):
                 yield made._replace(order=next(order))
 

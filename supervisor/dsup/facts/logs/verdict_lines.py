@@ -12,7 +12,7 @@ from typing import Final
 _LIST: Final = r"[\[{(]? ?(\d{1,6}(?:, ?\d{1,6}){0,1000})"
 _FORMS: Final = (
     re.compile(r"[Rr]anks? " + _LIST + r"[\]})]? failed to pass monitoredBarrier"),
-    re.compile(r"[Pp]lease check rank " + _LIST + r" logs for faulty rank"),
+    re.compile(r"[Pp]lease check rank " + _LIST + r" logs\b"),
     re.compile(r"[Cc]ulprit ranks?:? " + _LIST),
     re.compile(r"[Mm]issing ranks?(?: are)?:? " + _LIST),
     re.compile(r"[Rr]anks? " + _LIST + r"[\]})]? (?:haven't|have not|never) joined"),
