@@ -106,6 +106,7 @@ class Agent:
             self._answer()
         tree.reap_adopted(parts.owned)
         self._look_on(now_s)
+        parts.provision.look(now_s)
 
     def _deadline(self) -> float:
         """Return until when nothing needs to be done, agent clock, seconds."""
@@ -117,6 +118,7 @@ class Agent:
             parts.recorder.deadline(),
             parts.inquiry.deadline(),
             parts.onlookers.due_s,
+            parts.provision.due_s,
             parts.hangs.deadline(parts.state),
             time.monotonic() + (_KILL_ROUND_S if killing else LOOK_S),
         )

@@ -30,6 +30,7 @@ def start(parts: Parts) -> None:
     parts.hangs.started(number, inquiry.file.ranks, environments)
     attempt.cgroups.started(inquiry.file.pids)
     parts.onlookers.started()
+    parts.provision.started(time.monotonic())
     priority.be_quick(parts.nice)
 
 
@@ -73,6 +74,7 @@ def _take(parts: Parts, rank: Rank) -> None:
 
 def _ended(parts: Parts, rank: Rank) -> None:
     """Collect a rank that has ended, and look at the others if it failed first."""
+    parts.provision.spend()
     inquiry, state = parts.inquiry, parts.state
     parts.loop.unwatch(rank.pidfd)
     inquiry.file.before_reap(rank)

@@ -48,6 +48,7 @@ def _pass_on(parts: Parts, order: cmd.PassOn) -> None:
 
 
 def _capture(parts: Parts, order: cmd.Capture) -> None:
+    parts.provision.spend()
     parts.hangs.capture(parts.state.alive, final=order.final)
 
 

@@ -21,6 +21,7 @@ from dsup.inquiry import Inquiry
 from dsup.leftovers import Leftovers
 from dsup.onlookers import Onlookers
 from dsup.present import Sources
+from dsup.provision import Provision
 from dsup.publisher import Publisher
 from dsup.recorder import Recorder
 from dsup.report.console import View
@@ -73,6 +74,7 @@ class Parts:
         self.stops = Stops(self.attempt, self.post)
         self.steps = Steps(self.attempt, self.post)
         self.leftovers = Leftovers(self.post)
+        self.provision = Provision()
 
     def _sources(self) -> Sources:
         """Return who knows how the run stands."""
