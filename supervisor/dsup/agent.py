@@ -102,9 +102,10 @@ class Agent:
             parts.events.appendleft(found)
         self._answer()
         self._look_at_ranks(now_s)
-        while parts.leftovers.look(parts.state, parts.spared, parts.owned):
+        while parts.leftovers.look(parts.state, parts):
             self._answer()
-        tree.reap_adopted(parts.owned)
+        if tree.has_dead_child():
+            tree.reap_adopted(parts.owned)
         self._look_on(now_s)
         parts.provision.look(now_s)
 
