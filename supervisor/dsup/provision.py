@@ -25,7 +25,7 @@ HELD: Final = 16
 _OF_DSUP: Final = (
     # a rank that hangs
     *("hang_news", "edges.census", "edges.capture", "facts.captured", "linux.spy"),
-    *("report.hangs", "edges.slowness"),
+    *("report.hangs", "edges.slowness", "facts.samples"),
     # a rank that fails
     *("facts.note", "facts.told", "facts.errors", "places", "edges.scene"),
     *("report.outcome_file", "judging", "report.verdict_file"),

@@ -235,7 +235,8 @@ def test_standard_output_closed_by_the_script(run):
 
 def test_an_agent_without_descriptors_judges_and_ends_its_attempt(run, proc):
     """A rank that dies when nothing more can be opened is named, with the reason."""
-    run.start("--nproc 2", "1:emit=ready,wait=go,die=KILL", f"*:{PAUSE}")
+    dies = "1:emit=ready,wait=go,die=KILL"
+    run.start("--nproc 2 --hang-after off", dies, f"*:{PAUSE}")
     agent = agent_of(run, proc)
     run.wait_event("ready", 2)
     os.kill(agent, signal.SIGUSR1)
