@@ -9,14 +9,13 @@ import pytest
 
 IN_TROUBLE = (
     *("captures", "casefile", "hang_news", "hangs", "inquiry", "publisher", "recorder"),
-    *("straggling", "takeover"),
+    *("idling", "straggling", "takeover", "taking", "working"),
 )
 WITH_THE_FIRST_RANKS = {
     *("dsup.core.journal", "dsup.core.stragglers", "dsup.devices"),
     *("dsup.edges.counters", "dsup.edges.kin", "dsup.edges.sampler"),
-    *("dsup.edges.scribe.link", "dsup.edges.scribe.protocol", "dsup.edges.vigil"),
-    *("dsup.idling", "dsup.report.run_file", "dsup.straggling", "dsup.surroundings"),
-    "dsup.working",
+    *("dsup.edges.scribe.link", "dsup.edges.scribe.protocol", "dsup.lookout"),
+    *("dsup.report.run_file", "dsup.straggling", "dsup.surroundings"),
 }
 IN_AN_AIDE = {"dsup.facts.gpu_slow"}
 """An aide has closed what the agent has open."""
