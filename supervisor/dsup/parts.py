@@ -66,7 +66,7 @@ class Parts:
         self.publisher = desk = Publisher(job, self.recorder, self.situation)
         self.inquiry = Inquiry(job, aides, desk, self.loop, self.post)
         self.recorder.on_directories = self.attempt.on_directories
-        self.recorder.on_tails = self.inquiry.on_tails
+        self.recorder.on_tails = self.inquiry.gathering.on_tails
         self.hangs = Hangs(job, aides, desk, self.post)
         self.hangs.clues = self.inquiry
         known = job, self._sources(), aides, self.post

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 IN_TROUBLE = (
-    *("captures", "casefile", "hang_news", "hangs", "inquiry", "publisher", "recorder"),
+    *("captures", "casefile", "gathering", "hang_news", "hangs", "inquiry"),
+    *("publisher", "recorder"),
     *("idling", "straggling", "takeover", "taking", "working"),
 )
 WITH_THE_FIRST_RANKS = {
