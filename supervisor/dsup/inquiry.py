@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from dsup.casefile import CaseFile
 from dsup.core import events as ev
 from dsup.core.state import NEVER
-from dsup.gathering import SCENE_S, Gathering
+from dsup.gathering import Gathering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 JUDGE_S: Final = 5.0
 LATE_KERNEL_S: Final = 0.5
-_OUTER: Final = "TORCHELASTIC_ERROR_FILE"
 
 
 class Desk(Protocol):
@@ -174,30 +173,17 @@ class Inquiry:
         self._gather()
 
     def end(self, code: int, origin: str) -> None:
-        """Close the inquiry: the run is over.
-
-        Whoever started dsup may wait for an error file, as torch's launchers do; it
-        gets the first rank's, or one that says what the verdict says.
+        """Close the inquiry: the run is over, and whoever waits for its error gets it.
 
         Args:
             code: exit code of the run.
             origin: ``rank`` or ``dsup``: whose code that is.
         """
         self._desk.seal(self.file.attempt, code, origin)
-        target = self._job.environment.get(_OUTER, "")
-        if code and target and self._verdict is not None:
-            self._hand_on(self._verdict, target)
+        if code and self._verdict is not None:
+            from dsup import outer
 
-    def _hand_on(self, verdict: Verdict, target: str) -> None:
-        from dsup import places
-        from dsup.edges import outer_error
-
-        rank = verdict.first_ranks[0] if verdict.first_ranks else 0
-        first = places.error_file(self._job.run_dir, verdict.attempt, rank)
-        wall_s = time.clock_gettime(time.CLOCK_REALTIME)
-        told = outer_error.fallback(verdict.summary, rank, verdict.status, wall_s)
-        work = partial(outer_error.work, first, target, told, verdict.status)
-        self._aides.start(work, time.monotonic() + SCENE_S, lambda _: None)
+            outer.hand_on(self._job, self._verdict, self._aides)
 
     def close(self, state: State, page: Page | None) -> None:
         """Look once more at an attempt that is over; say how it ended for who cannot.

@@ -32,7 +32,7 @@ _OF_DSUP: Final = (
     # what is said of it
     *("report.panel", "report.journal_entry", "report.outlook", "report.notices"),
     # the end of the run
-    *("edges.outer_error", "report.takeover", "report.ledger"),
+    *("outer", "report.takeover", "report.ledger"),
 )
 MODULES: Final = (*(f"dsup.{name}" for name in _OF_DSUP), "base64", "zlib")
 
