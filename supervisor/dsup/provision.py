@@ -62,7 +62,7 @@ class Provision:
             return
         try:
             import_module(self._missing[-1])
-        except OSError:
+        except (OSError, ImportError):  # one in C cannot be loaded
             self.due_s = now_s + AGAIN_S
             return
         self._missing.pop()
