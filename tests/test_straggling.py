@@ -27,10 +27,6 @@ class Clues:
         """Be asked."""
         self.glances += 1
 
-    def devices(self):
-        """Answer."""
-        return self.found
-
 
 @pytest.fixture
 def compared():

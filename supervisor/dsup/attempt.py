@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from dsup.core import environment
 from dsup.core import events as ev
-from dsup.core.enter import PREPARE_S, SCAN_S
+from dsup.core.enter import PREPARE_S
 from dsup.core.errors import SpecError
 from dsup.core.exits import WRONG_CALL
 from dsup.core.job import Job
@@ -19,11 +19,12 @@ from dsup.core.plan import restarts_in_force
 from dsup.edges import port, preparation
 from dsup.edges.aide import Aides
 from dsup.edges.group import NOTES_FD, PAGE_FD, STACKS_FD, Rank
-from dsup.edges.heartbeats import Carrier, Page
-from dsup.edges.preparation import Found, Location
+from dsup.edges.heartbeats import Page
 from dsup.edges.rank_cgroups import RankCgroups
 from dsup.linux.guardian import Will
+from dsup.pages import page_of
 from dsup.report.console import View
+from dsup.resumption import Resumption
 from dsup_runtime import contract
 
 REMOVE_S: Final = 5.0
@@ -73,10 +74,9 @@ class Attempt:
         self._aides = aides
         self._desk = desk
         self._post = post
-        self._location = Location(job.checkpoint_dir, job.checkpoint_glob)
+        self._resumption = Resumption(job, aides, desk.warn)
         self._number = 0
         self._awaited: set[str] = set()
-        self._found = Found()
         self.tmp_dir = ""
         self._held: socket.socket | None = None
         self._store_pid = 0
@@ -92,7 +92,7 @@ class Attempt:
 
     def view(self) -> View:
         """Return what the console's lines need to know."""
-        return View(self._job, self._pids, self._found.path)
+        return View(self._job, self._pids, self._resumption.found.path)
 
     def add(self, rank: Rank) -> None:
         """Note a rank that has been started."""
@@ -122,14 +122,7 @@ class Attempt:
 
     def scan(self) -> None:
         """Look for the newest valid checkpoint; ``Scanned`` follows."""
-        if any(self._location):
-            # What was found for the attempt before must not stand for an answer that
-            # never comes.
-            self._found = preparation.decode(b"")
-            work = partial(preparation.search, self._location)
-            self._aides.start(work, _soon(SCAN_S), self._on_scanned)
-        else:
-            self._post_scanned()
+        self._resumption.search(self._on_scanned)
 
     def environments(self) -> Iterator[dict[str, str]]:
         """Yield the environment of each rank."""
@@ -203,19 +196,7 @@ class Attempt:
             self._cannot("storage_io", f"cannot make directories, because {error}")
             return
         self._awaited = {"checkpoint"}
-        if any(self._location):
-            work = partial(preparation.search, self._location)
-            self._aides.start(work, _soon(SCAN_S), self._on_first_found)
-        else:
-            self._arrived(0, "checkpoint", "")
-
-    def _on_first_found(self, answer: bytes) -> None:
-        self._take(preparation.decode(answer))
-        self._arrived(0, "checkpoint", "")
-
-    def _on_scanned(self, answer: bytes) -> None:
-        self._take(preparation.decode(answer))
-        self._post_scanned()
+        self._resumption.search(partial(self._arrived, 0, "checkpoint", ""))
 
     def _on_disk(self, number: int, answer: bytes) -> None:
         self._arrived(number, "disk", preparation.decode(answer).error)
@@ -226,28 +207,10 @@ class Attempt:
                 f"cannot remove all of {tmp_dir} in time: remove it by hand"
             )
 
-    def _take(self, found: Found) -> None:
-        self._found = found
-        for reason in found.rejected:
-            self._desk.warn(f"passed over a checkpoint that is not whole: {reason}")
-        if found.strangers:
-            directory = self._location.directory
-            self._desk.warn(
-                f"{directory} holds {found.strangers} entries of another layout than "
-                f"dsup's (--checkpoint-glob '{directory}/*' looks for those)"
-            )
-
-    def _post_scanned(self) -> None:
-        found = self._found
-        event = ev.Scanned(
-            "scanned",
-            time.monotonic(),
-            self._number,
-            found.step,
-            found.path,
-            found.error,
-        )
-        self._post(event)
+    def _on_scanned(self) -> None:
+        now_s, found = time.monotonic(), self._resumption.found
+        known = self._number, found.step, found.path, found.error
+        self._post(ev.Scanned("scanned", now_s, *known))
 
     def _arrived(self, number: int, what: str, error: str) -> None:
         if number != self._number or what not in self._awaited:
@@ -260,50 +223,22 @@ class Attempt:
             self._ready()
 
     def _ready(self) -> None:
-        if self._found.error:
-            reason = self._found.error
-            if not reason.startswith("cannot "):
-                reason = f"cannot look for a checkpoint, because {reason}"
-            if self._found.refused and self._number == 0:
-                self._cannot("config_error", reason, WRONG_CALL)
-            else:
-                self._cannot("storage_io", reason)
+        found, obstacle = self._resumption.found, self._resumption.obstacle
+        if obstacle and found.refused and self._number == 0:
+            self._cannot("config_error", obstacle, WRONG_CALL)
+            return
+        if obstacle:
+            self._cannot("storage_io", obstacle)
             return
         try:
             self._held = port.hold(self._job.master_port)
         except SpecError as error:
             self._cannot("port_in_use", str(error))
             return
-        self.page = self._make_page()
+        known = self._job, self._number
+        self.page = page_of(*known, self._aides.watcher, self._desk.warn)
         now_s, chosen = time.monotonic(), port.number(self._held)
-        found = self._found.path
-        self._post(ev.Prepared("prepared", now_s, self._number, chosen, found))
-
-    def _make_page(self) -> Page:
-        """Make the page, and what carries it where the ranks are not to inherit it."""
-        page, how = Page(self._number, self._job.spec.world_size), self._job.heartbeat
-        try:
-            if how != "page":
-                page.carry(self._file if how == "file" else self._port)
-        except OSError as error:
-            reason = str(error.strerror).lower()
-            self._desk.warn(
-                f"cannot have heartbeats by {how} in attempt {self._number}, because "
-                f"{reason} (ranks that inherit descriptors report all the same)"
-            )
-        return page
-
-    def _file(self, image: bytes) -> Carrier:
-        from dsup.edges.heartbeat_file import FileCarrier
-
-        attempt_dir = contract.attempt_dir(self._job.run_dir, self._number)
-        path = f"{attempt_dir}/{contract.HEARTBEATS_FILE}"
-        return FileCarrier(path, 0o600 if self._job.private else 0o666, image)
-
-    def _port(self, image: bytes) -> Carrier:
-        from dsup.edges.heartbeat_tcp import TcpCarrier
-
-        return TcpCarrier(self._aides.watcher, self._desk.warn, image)
+        self._post(ev.Prepared("prepared", now_s, self._number, chosen, found.path))
 
     def _cannot(self, cause: str, reason: str, code: int = 1) -> None:
         now_s = time.monotonic()
@@ -325,7 +260,7 @@ class Attempt:
             heartbeat=carrier.where if carrier else f"fd:{PAGE_FD}",
             notes_fd=NOTES_FD,
             agent_pid=os.getpid(),
-            resume_from=self._found.path,
+            resume_from=self._resumption.found.path,
             grace_s=job.spec.grace_s,
             comm_timeout_s=job.comm_timeout_s,
             error_files=job.rank_logs,

@@ -10,28 +10,26 @@ that nobody is blamed for what has passed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dsup.captures import Captures, Desk
 from dsup.core import events as ev
 from dsup.core.state import NEVER, Stage
+from dsup.taking import Taking
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from dsup.attribution.timeline import Hang
+    from dsup.captures import Desk
     from dsup.core.job import Job
     from dsup.core.state import State
     from dsup.core.watch import Finding, Watch
     from dsup.edges.group import Rank
     from dsup.edges.heartbeats import Page
-    from dsup.edges.vigil import Vigil
     from dsup.facts.captured import Found
-    from dsup.idling import Idling
-    from dsup.straggling import Clues, Straggling
-    from dsup.working import Working
+    from dsup.lookout import Lookout
+    from dsup.straggling import Clues
+    from dsup.taking import Helpers
 
 EVERY_S: Final = 30.0
 CAPTURE_S: Final = 5.0
@@ -42,22 +40,6 @@ FINAL_S: Final = 9.0
 """Within the ten seconds after which the machine goes on without."""
 
 _LOOKED_AT: Final = (Stage.RUNNING, Stage.CAPTURING)
-_HURRY_S: Final = 0.5
-"""So much before its deadline an aide is to have written what it has."""
-
-
-class Helpers(Protocol):
-    """What this needs of the aides."""
-
-    def start(
-        self,
-        work: Callable[[], bytes],
-        deadline_s: float,
-        done: Callable[[bytes], None],
-        *,
-        kept: Collection[int] = (),
-    ) -> None:
-        """Have work done by a child; ``done`` gets its answer, empty for none."""
 
 
 class File(Protocol):
@@ -70,7 +52,7 @@ class File(Protocol):
 
 
 class Hangs:
-    """Sees hangs, takes stacks; one object for all attempts.
+    """Sees hangs, has stacks taken; one object for all attempts.
 
     Args:
         job: what to do.
@@ -93,26 +75,18 @@ class Hangs:
     ) -> None:
         self._every_s = every_s
         self.clues: Clues | None = None
-        self._job = job
+        self._limits = job.hang_limits
         self._aides = aides
-        self._desk = desk
         self._post = post
-        self._spy = ""
-        self._vigil: Vigil | None = None
-        self._idling: Idling | None = None
-        self._at_work: Working | None = None
+        self._taking = Taking(job.environment.get("PATH", ""), aides, desk)
+        self._lookout: Lookout | None = None
         self._page: Page | None = None
-        self._straggling: Straggling | None = None
         self._attempt = -1
-        self._captures = Captures(-1)
         self._reset()
 
     def _reset(self) -> None:
-        self._environments: dict[int, Mapping[str, str]] = {}
-        self._ranks: dict[int, Rank] = {}
         self._exited: set[int] = set()
         self._proven: Hang | None = None
-        self._working = False
         self._final = False
         self._taken_s = -NEVER
         self._due_s = NEVER
@@ -133,77 +107,58 @@ class Hangs:
         """
         self.close()
         self._reset()
-        self._attempt, self._ranks = attempt, dict(ranks)
-        self._environments = dict(enumerate(environments))
-        self._captures = Captures(attempt)
-        if self._job.hang_limits is None or not ranks:
+        self._attempt = attempt
+        self._taking.begin(attempt, ranks, environments)
+        if self._limits is None or not ranks:
             return
-        from dsup.edges.vigil import Vigil
-        from dsup.idling import Idling
+        from dsup.lookout import Lookout
         from dsup.straggling import Straggling
-        from dsup.working import Working
 
         pids = {number: rank.pid for number, rank in ranks.items()}
-        self._vigil = Vigil(self._job.hang_limits, pids)
-        self._idling = Idling(pids)
-        self._at_work = Working(pids, self._job.hang_limits.unseen_s)
-        self._straggling = Straggling(
-            attempt, pids, self._aides, self.clues, self._post
-        )
+        slow = Straggling(attempt, pids, self._aides, self.clues, self._post)
+        self._lookout = Lookout(pids, self._limits, slow)
 
     def look(self, state: State, page: Page | None) -> None:
         """Look at the ranks, if it is time for it.
 
         While stacks are taken before an end it is only of interest whether they go on.
         """
-        now_s, vigil, self._page = time.monotonic(), self._vigil, page
-        if vigil is None or state.stage not in _LOOKED_AT or now_s < vigil.due_s:
+        now_s, lookout, self._page = time.monotonic(), self._lookout, page
+        if lookout is None or state.stage not in _LOOKED_AT or now_s < lookout.due_s:
             return
+        running = state.stage is Stage.RUNNING
         self._exited = {end.rank for end in state.ended if end.status == 0}
-        for found in vigil.look(now_s, state.alive, page.copy() if page else b""):
-            if state.stage is Stage.RUNNING or found.kind == "cleared":
-                self._tell(found, vigil.watch, now_s)
-        if state.stage is not Stage.RUNNING:
+        for found in lookout.look(now_s, state.alive, page.copy() if page else b""):
+            if running or found.kind == "cleared":
+                self._tell(found, lookout.watch, now_s)
+        if not running:
             return
-        self._look_seldom(vigil, now_s, state.alive)
-        if not vigil.watch.suspected:
+        lookout.look_seldom(now_s, state.alive, disturbed=self._taking.busy)
+        if not lookout.watch.suspected:
             self._due_s, self._told = NEVER, None
         elif now_s >= self._due_s:
             self.capture(state.alive, final=False)
 
     def limits_s(self) -> Mapping[int, float]:
         """Return how long each rank that has a limit may make no progress, seconds."""
-        return self._vigil.limits_s() if self._vigil else {}
+        return self._lookout.limits_s() if self._lookout else {}
 
-    def steps_s(self) -> dict[int, float]:
+    def steps_s(self) -> Mapping[int, float]:
         """Return the usual step time of each rank that has one, seconds."""
-        pulses = self._vigil.watch.pulses.items() if self._vigil else ()
-        return {rank: pulse.usual_s for rank, pulse in pulses if pulse.usual_s}
-
-    def _look_seldom(self, vigil: Vigil, now_s: float, alive: Collection[int]) -> None:
-        """See who is slow, idle or at work, when it is time for it."""
-        if self._straggling and now_s >= self._straggling.due_s:
-            self._straggling.look(self.steps_s(), now_s)
-        if self._idling and now_s >= self._idling.due_s and vigil.blind:
-            vigil.doubt(self._idling.look(now_s, alive, vigil.strain))
-        if self._at_work and now_s >= self._at_work.due_s and not self._working:
-            watch, blind = vigil.watch, vigil.blind
-            vigil.heed(self._at_work.look(now_s, alive, watch, blind=blind))
+        return self._lookout.steps_s() if self._lookout else {}
 
     def deadline(self, state: State) -> float:
         """Return when ``look`` must be called at the latest, agent clock, seconds."""
-        looks = self._vigil is not None and state.stage in _LOOKED_AT
-        return self._vigil.wake_s if self._vigil and looks else NEVER
+        looks = self._lookout is not None and state.stage in _LOOKED_AT
+        return self._lookout.wake_s if self._lookout and looks else NEVER
 
     def rest(self, for_s: float) -> None:
         """Have that time, seconds, not passed for anybody: nobody has looked.
 
         What was confirmed by then stays so: only steps call the end of an attempt off.
         """
-        if self._vigil and self._idling and self._at_work and not self._final:
-            self._vigil.rest(for_s)
-            self._idling.rest(for_s)
-            self._at_work.rest(for_s)
+        if self._lookout and not self._final:
+            self._lookout.rest(for_s)
 
     def testify(self, file: File, state: State) -> None:
         """Put into an attempt's file what is known of it here.
@@ -213,7 +168,8 @@ class Hangs:
             state: says whether the attempt was ended for a hang.
         """
         if file.attempt == self._attempt:
-            file.stacks, file.traces = self._captures.stacks, self._captures.traces
+            shown = self._taking.captures
+            file.stacks, file.traces = shown.stacks, shown.traces
             file.hang = self._proven if state.hang else None
 
     def capture(self, alive: Collection[int], *, final: bool) -> None:
@@ -225,31 +181,29 @@ class Hangs:
         """
         now_s = time.monotonic()
         self._final = self._final or final
-        if self._working:
+        if self._taking.busy:
             return  # what comes is of this moment, too
         if not self._final and now_s < self._taken_s + self._every_s:
             self._due_s = min(self._due_s, self._taken_s + self._every_s)
             return
-        self._working, self._taken_s = True, now_s
+        self._taken_s, self._due_s = now_s, now_s + self._every_s
         if self.clues:
             self.clues.glance()
-        self._due_s = now_s + self._every_s
-        if self._vigil:
-            seldom = SELDOM_TIMES if self._vigil.watch.for_people else 1.0
+        if self._lookout:
+            seldom = SELDOM_TIMES if self._lookout.watch.for_people else 1.0
             self._due_s = now_s + seldom * self._every_s
-            self._vigil.deafen(deaf=True)
-        self._start(alive, now_s + (FINAL_S if final else CAPTURE_S))
+            self._lookout.deafen()
+        until_s = now_s + (FINAL_S if self._final else CAPTURE_S)
+        done, final = self._on_captured, self._final
+        self._taking.start(alive, self._exited, until_s, done, final=final)
 
     def close(self) -> None:
         """Let everything go that belongs to an attempt, but for what it has shown."""
-        if self._vigil:
-            self._vigil.close()
-            self._vigil = None
-        if self._straggling:
-            self._straggling.close()
+        if self._lookout:
+            self._lookout.close()
+            self._lookout = None
         self._page = None
-        self._captures.close()
-        self._working = False
+        self._taking.close()
 
     def _tell(self, found: Finding, watch: Watch, now_s: float) -> None:
         from dsup import hang_news
@@ -258,63 +212,18 @@ class Hangs:
             self._proven = hang_news.hang_of(found, watch, now_s)
         self._post(hang_news.event_of(found, watch, self._attempt, now_s))
 
-    def _start(self, alive: Collection[int], deadline_s: float) -> None:
-        from dsup.edges import capture
-        from dsup.edges.group import STACKS_FD
-        from dsup.linux import recorder_pipe, spy
-
-        self._spy = self._spy or spy.find(self._job.environment.get("PATH", ""))
-        try:
-            self._captures.open()
-        except OSError:
-            self._on_captured(self._attempt, b"")
-            return
-        targets = tuple(
-            capture.Target(rank, self._ranks[rank].pid, self._ranks[rank].stacks)
-            for rank in sorted(alive)
-            if rank in self._ranks
-        )
-        order = capture.Order(
-            targets,
-            tuple(sorted(self._exited)),
-            STACKS_FD,
-            self._captures.fd,
-            self._captures.end,
-            deadline_s - _HURRY_S,
-            self._final,
-            self._spy,
-            tuple(recorder_pipe.recorders(self._environments, alive)),
-        )
-        files = [one.stacks for one in targets if one.stacks >= 0]
-        done = partial(self._on_captured, self._attempt)
-        work = partial(capture.work, order)
-        self._aides.start(work, deadline_s, done, kept=(self._captures.fd, *files))
-
-    def _on_captured(self, attempt: int, answer: bytes) -> None:
-        if attempt != self._attempt or not self._working:
-            return
-        from dsup.facts.captured import decode
-
-        now_s, found = time.monotonic(), decode(answer)
-        self._working = False
-        self._captures.keep(found, self._desk)
-        self._forgive(now_s)
-        if self._vigil and found.ranks:
+    def _on_captured(self, found: Found) -> None:
+        now_s = time.monotonic()
+        if self._lookout:
+            self._lookout.forgive(now_s, self._taking.ranks)
             found = self._doubted(found)
-        self._remember(found, now_s)
+            self._remember(found, now_s)
         told = found.ranks, found.op, found.place
         if self._final or told != self._told:
             final, self._final = self._final, False
-            taken = bool(found.facts[1])
-            self._post(ev.Captured("captured", now_s, attempt, final, *told, taken))
+            known = self._attempt, final, *told, bool(found.facts[1])
+            self._post(ev.Captured("captured", now_s, *known))
         self._told = told
-
-    def _forgive(self, now_s: float) -> None:
-        """Count for nothing what ranks have written of where they are."""
-        if self._vigil and self._idling and self._at_work:
-            self._vigil.deafen(deaf=False)
-            self._idling.forgive()
-            self._at_work.forgive(now_s, self._ranks)
 
     def _doubted(self, found: Found) -> Found:
         """Return what stacks have shown, without ranks that nobody waits for.
@@ -324,15 +233,14 @@ class Hangs:
         from dsup import hang_news
 
         made = self._page.made_s().items() if self._page else ()
-        if hang_news.at_work_still(found, made, self._taken_s):
+        if found.ranks and hang_news.at_work_still(found, made, self._taken_s):
             return found._replace(ranks=(), op="", place="")
         return found
 
     def _remember(self, found: Found, now_s: float) -> None:
-        """Have the vigil know who did not come, and since when that is so."""
-        vigil = self._vigil
-        if vigil is None or not vigil.watch.suspected:
-            return
-        from dsup import hang_news
+        """Have those who watch know who did not come, and since when that is so."""
+        if self._lookout and self._lookout.watch.suspected:
+            from dsup import hang_news
 
-        vigil.missed(hang_news.absence(found, vigil.watch.absent, now_s))
+            before = self._lookout.watch.absent
+            self._lookout.missed(hang_news.absence(found, before, now_s))

@@ -8,7 +8,6 @@ attempt is over, for the plan. One judge works at a time.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from dsup.casefile import CaseFile
 from dsup.core import events as ev
 from dsup.core.state import NEVER
+from dsup.gathering import Gathering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,12 +29,8 @@ if TYPE_CHECKING:
     from dsup.edges.loop import Loop
     from dsup.judging import Case
 
-GATHER_S: Final = 0.1
-SCENE_S: Final = 2.0
 JUDGE_S: Final = 5.0
 LATE_KERNEL_S: Final = 0.5
-TAILS_MAX_BYTES: Final = 16 * 1024 * 1024
-_OUTER: Final = "TORCHELASTIC_ERROR_FILE"
 
 
 class Desk(Protocol):
@@ -68,6 +64,7 @@ class Inquiry:
 
     Attributes:
         file: what is gathered about the attempt.
+        gathering: what others know of it.
     """
 
     def __init__(
@@ -84,12 +81,9 @@ class Inquiry:
         self._loop = loop
         self._post = post
         self.file = self._open(0)
-        self._tmp_dir = ""
+        self.gathering = Gathering(job, aides, desk, self._ask, self.file)
         self._verdict: Verdict | None = None
-        self._missing: set[str] = set()
         self._devices: Devices | None = None
-        self._looking = False
-        self._gather_by = NEVER
         self._late_at = NEVER
         self._working = False
         self._again = False
@@ -104,10 +98,10 @@ class Inquiry:
         """
         self.file.close()
         self.file = self._open(attempt)
-        self._tmp_dir = tmp_dir
+        self.gathering.begin(self.file, tmp_dir)
         self._verdict = None
-        self._missing, self._final, self._again = set(), False, False
-        self._gather_by = self._late_at = NEVER
+        self._final = self._again = False
+        self._late_at = NEVER
 
     def _open(self, attempt: int) -> CaseFile:
         size = self._job.spec.world_size
@@ -116,7 +110,7 @@ class Inquiry:
     @property
     def busy(self) -> bool:
         """Whether a verdict is still being made, or is to be made again."""
-        due = min(self._gather_by, self._late_at) < NEVER
+        due = min(self.gathering.due_s, self._late_at) < NEVER
         return self._working or due or bool(self._devices and self._devices.awaited)
 
     @property
@@ -153,10 +147,6 @@ class Inquiry:
         if event.status and self._devices and not self.file.signalled:
             self._devices.died()
 
-    def devices(self) -> Found | None:
-        """Return what the devices have said; None where nobody has asked them yet."""
-        return self._devices.found if self._devices else None
-
     def glance(self) -> None:
         """Have the GPUs asked what they do at this moment."""
         if self._devices:
@@ -173,7 +163,8 @@ class Inquiry:
         Args:
             final: it is over; the answer is then the event ``Judged`` that says so.
         """
-        first = not self._final and self._verdict is None and not self._missing
+        waits = self.gathering.waits
+        first = not self._final and self._verdict is None and not waits
         self._final = self._final or final
         if self._devices:
             self._devices.ended(self.file.living())
@@ -182,30 +173,17 @@ class Inquiry:
         self._gather()
 
     def end(self, code: int, origin: str) -> None:
-        """Close the inquiry: the run is over.
-
-        Whoever started dsup may wait for an error file, as torch's launchers do; it
-        gets the first rank's, or one that says what the verdict says.
+        """Close the inquiry: the run is over, and whoever waits for its error gets it.
 
         Args:
             code: exit code of the run.
             origin: ``rank`` or ``dsup``: whose code that is.
         """
         self._desk.seal(self.file.attempt, code, origin)
-        target = self._job.environment.get(_OUTER, "")
-        if code and target and self._verdict is not None:
-            self._hand_on(self._verdict, target)
+        if code and self._verdict is not None:
+            from dsup import outer
 
-    def _hand_on(self, verdict: Verdict, target: str) -> None:
-        from dsup import places
-        from dsup.edges import outer_error
-
-        rank = verdict.first_ranks[0] if verdict.first_ranks else 0
-        first = places.error_file(self._job.run_dir, verdict.attempt, rank)
-        wall_s = time.clock_gettime(time.CLOCK_REALTIME)
-        told = outer_error.fallback(verdict.summary, rank, verdict.status, wall_s)
-        work = partial(outer_error.work, first, target, told, verdict.status)
-        self._aides.start(work, time.monotonic() + SCENE_S, lambda _: None)
+            outer.hand_on(self._job, self._verdict, self._aides)
 
     def close(self, state: State, page: Page | None) -> None:
         """Look once more at an attempt that is over; say how it ended for who cannot.
@@ -224,7 +202,7 @@ class Inquiry:
     def deadline(self) -> float:
         """Return when ``on_tick`` is due, agent clock, seconds."""
         asked = self._devices.deadline() if self._devices else NEVER
-        return min(self._gather_by, self._late_at, asked)
+        return min(self.gathering.due_s, self._late_at, asked)
 
     def on_tick(self) -> None:
         """Do what has become due."""
@@ -234,65 +212,23 @@ class Inquiry:
         if now_s >= self._late_at:
             self._late_at = NEVER
             self._gather()
-        elif now_s >= self._gather_by:
+        elif now_s >= self.gathering.due_s:
             self._ask()
-
-    def on_tails(self, attempt: int, fd: int) -> None:
-        """Take the ranks' last words from the scribe; the descriptor is closed here."""
-        size = min(os.fstat(fd).st_size, TAILS_MAX_BYTES)
-        if attempt == self.file.attempt:
-            self.file.tails = os.pread(fd, size, 0)
-            self._arrived("tails")
-        os.close(fd)
 
     def _gather(self) -> None:
         """Ask for what others know; the judge is asked when they have answered."""
-        if self._missing:
-            return
-        number = self.file.attempt
-        self._gather_by = time.monotonic() + GATHER_S
-        if self._desk.ask_tails(number):
-            self._missing.add("tails")
-        self._missing.add("scene")
-        if self._devices and self._devices.awaited:
-            self._missing.add("devices")
-        if not self._looking:
-            self._looking = True
-            self._look_at_the_scene(number)
-
-    def _look_at_the_scene(self, number: int) -> None:
-        from dsup import places
-        from dsup.edges import scene
-
-        there = places.file_systems(self._job, self._tmp_dir)
-        files = places.error_files(self._job, number)
-        work = partial(scene.look, there, files)
-        done = partial(self._on_scene, number)
-        self._aides.start(work, time.monotonic() + SCENE_S, done)
-
-    def _on_scene(self, number: int, answer: bytes) -> None:
-        from dsup.edges import scene
-
-        self._looking = False
-        if number == self.file.attempt:
-            self.file.scene = scene.decode(answer)
-            self._arrived("scene")
+        awaited = bool(self._devices and self._devices.awaited)
+        self.gathering.ask(devices=awaited)
 
     def _on_devices(self) -> None:
         """Have a verdict made again that did not know what the devices now say."""
-        self._arrived("devices")
-        if not self._missing and (self._working or self._verdict):
+        self.gathering.arrived("devices")
+        if not self.gathering.waits and (self._working or self._verdict):
             self._ask()
-
-    def _arrived(self, what: str) -> None:
-        if what in self._missing:
-            self._missing.discard(what)
-            if not self._missing:
-                self._ask()
 
     def _ask(self) -> None:
         """Put the case to a judge, after the one who is at work, if any."""
-        self._missing, self._gather_by = set(), NEVER
+        self.gathering.end()
         if self._working:
             self._again = True
             return

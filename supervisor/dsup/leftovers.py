@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from dsup.core import events as ev
 from dsup.core.state import Stage, State
 from dsup.edges import group
 from dsup.linux import tree
+
+
+class Children(Protocol):
+    """Children of the agent that are no leftovers; who they are is asked seldom."""
+
+    @property
+    def spared(self) -> set[int]:
+        """Those that are not the ranks' doing."""
+
+    @property
+    def owned(self) -> set[int]:
+        """Those whose exit status somebody waits for, the ranks included."""
 
 
 class Leftovers:
@@ -22,17 +35,17 @@ class Leftovers:
         self._post = post
         self._told_of = -1
 
-    def look(self, state: State, spared: set[int], owned: set[int]) -> bool:
+    def look(self, state: State, children: Children) -> bool:
         """Look, where the stage is one for it; return whether there is news.
 
         Args:
             state: what is known of the ranks.
-            spared: children of the agent that are not the ranks' doing.
-            owned: children whose exit status somebody waits for, the ranks included.
+            children: of the agent.
         """
         terminating = state.stage is Stage.TERMINATING and not state.alive
         if not terminating and state.stage is not Stage.KILLING:
             return False
+        spared, owned = children.spared, children.owned
         names, total = group.helpers_left(spared, owned)
         now_s, number = time.monotonic(), state.attempt
         if total == 0 and not owned - spared:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from dsup.core import events as ev
 from dsup.core.state import Stage, State
-from dsup.edges.heartbeats import Page
+
+if TYPE_CHECKING:
+    from dsup.stops import Held
 
 LOOK_S: Final = 1.0
 EVERY_S: Final = 60.0
 """A run that lasts a month has 43,000 such events, 4 MB of its journal."""
-
-
-class Held(Protocol):
-    """What is needed of the attempt at hand."""
-
-    page: Page | None
 
 
 class Steps:

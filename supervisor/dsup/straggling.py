@@ -45,8 +45,9 @@ class Clues(Protocol):
     def glance(self) -> None:
         """Have the GPUs asked what they do at this moment."""
 
-    def devices(self) -> Found | None:
-        """Return what they have said; None where nobody asked them."""
+    @property
+    def found(self) -> Found | None:
+        """What they have said; None where nobody asked them."""
 
 
 class Straggling:
@@ -124,7 +125,7 @@ class Straggling:
         """Have the GPUs asked, and at the next look what they have said be read."""
         if self._clues is None or self._asked == len(_QUESTIONS):
             return
-        found = self._clues.devices()
+        found = self._clues.found
         if found is None or not found.probed.present:
             return
         question = _QUESTIONS[self._asked]

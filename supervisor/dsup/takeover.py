@@ -29,19 +29,11 @@ class Found(NamedTuple):
     """The run before, unfinished and dead.
 
     Attributes:
-        run: its name.
-        cause: what ended it, ``agent_killed`` or ``node_rebooted``.
-        ended_in: its last attempt.
-        failed_attempts: its failures in a row, that last one included.
-        best_step: the highest step that it told of; None for none.
+        before: what is to be told of it, should this run take over.
         closed: this launch closed it; else it is nobody's, and only spoken of.
     """
 
-    run: str
-    cause: str
-    ended_in: int
-    failed_attempts: int
-    best_step: int | None
+    before: ev.TookOver
     closed: bool
 
 
@@ -59,7 +51,8 @@ def decode(answer: bytes) -> Found | None:
     import json
 
     try:
-        return Found(*json.loads(answer))
+        before, closed = json.loads(answer)
+        return Found(ev.TookOver(*before), closed)
     except (ValueError, TypeError):
         return None
 
@@ -101,11 +94,10 @@ class Takeover:
         if found is None:
             return
         if found.closed:
-            now_s = time.monotonic()
-            self._post(ev.TookOver("took_over", now_s, *found[:-1]))
+            self._post(found.before._replace(at_s=time.monotonic()))
             return
         from dsup.report.takeover import left_behind
 
         job = self._job
         above = "" if job.private else os.path.dirname(job.run_dir)
-        self._warn(left_behind(found.run, found.cause, above))
+        self._warn(left_behind(found.before.run, found.before.cause, above))

@@ -1,8 +1,10 @@
 """dsup itself is killed, frozen or starved: no rank outlives it, nothing is lost."""
 
+import itertools
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -280,3 +282,24 @@ def test_standard_output_closed_by_the_script(run):
     assert run.ended() == 0, run.console()
     assert len(run.events("done")) == 2
     assert run.console().count("still-here") == 2
+
+
+def test_an_agent_without_descriptors_judges_and_ends_its_attempt(run, proc):
+    """A rank that dies when nothing more can be opened is named, with the reason."""
+    dies = "1:emit=ready,wait=go,die=KILL"
+    run.start("--nproc 2 --hang-after off", dies, f"*:{PAUSE}")
+    agent = agent_of(run, proc)
+    run.wait_event("ready", 2)
+    os.kill(agent, signal.SIGUSR1)
+    proc.until(lambda: "SIGUSR1" in run.console(), 60, "the start is not over")
+    taken = {int(name) for name in os.listdir(f"/proc/{agent}/fd")}
+    free = next(number for number in itertools.count() if number not in taken)
+    _, hard = resource.prlimit(agent, resource.RLIMIT_NOFILE)
+    resource.prlimit(agent, resource.RLIMIT_NOFILE, (free, hard))
+    run.emit("go")
+
+    assert run.ended() == 137, run.console()
+    (verdict,) = run.run_dir().glob("attempt_0/verdict.json")
+    told = json.loads(verdict.read_text())
+    assert (told["cause"], told["first_ranks"]) == ("killed", [1]), run.console()
+    run.nothing_left()

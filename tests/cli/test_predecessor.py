@@ -82,7 +82,7 @@ def test_a_run_that_was_cut_off_is_closed(before, found):
     path = before()
     told = found()
 
-    assert told[:5] == (path.name, "agent_killed", 0, 1, None)
+    assert told.before[2:] == (path.name, "agent_killed", 0, 1, None)
     assert told.closed
     assert json.loads((path / "closed.json").read_text())["by"] == OWN
     verdict = json.loads((path / "attempt_0" / "verdict.json").read_text())
@@ -110,7 +110,7 @@ def test_after_a_boot_the_node_is_to_blame(before, found):
     me = {"pid": os.getpid(), "start": proc.stat(os.getpid()).start}
     before(boot_id="another", agent=me)
 
-    assert found().cause == "node_rebooted"
+    assert found().before.cause == "node_rebooted"
 
 
 def test_a_person_s_run_is_only_spoken_of(before, found):
@@ -160,7 +160,7 @@ def test_an_agent_that_nobody_has_collected_is_dead(before, found):
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         before(agent={"pid": ended.pid, "start": proc.stat(ended.pid).start})
 
-        assert found().cause == "agent_killed"
+        assert found().before.cause == "agent_killed"
 
 
 def test_a_run_whose_journal_is_held_is_left_alone(before, found):

@@ -5,7 +5,7 @@ import pytest
 from dsup.core import commands as cmd
 from dsup.core.enter import ALIKE_S, KILL_S, LINGER_S, PREPARE_S, SCAN_S
 from dsup.core.exits import signal_name
-from dsup.core.machine import AGREE_S
+from dsup.core.pausing import AGREE_S
 from dsup.core.state import NEVER, Stage
 
 ABRT, KILL, SEGV, BUS, ILL, FPE, TERM = 6, 9, 11, 7, 4, 8, 15

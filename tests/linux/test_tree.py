@@ -215,15 +215,17 @@ def test_adopted_children_are_collected_and_owned_ones_left_alone(drive):
         me = os.getpid()
         dead = lambda: sum(proc.stat(pid).state == "Z" for pid in proc.children(me))
         until(lambda: dead() == 4)
+        seen = tree.has_dead_child()
         tree.reap_adopted([owned])
         left = proc.children(me)
         status = os.waitstatus_to_exitcode(os.waitpid(owned, 0)[1])
-        tell(left=left == [owned, running], status=status)
+        known = seen, tree.has_dead_child()
+        tell(left=left == [owned, running], status=status, known=known)
         tree.kill()
         """,
     )
 
-    assert facts == {"left": True, "status": 7}
+    assert facts == {"left": True, "status": 7, "known": [True, False]}
 
 
 def test_the_living_are_listed_parents_first(drive):

@@ -93,18 +93,19 @@ def test_a_person_who_stopped_a_run_is_no_preemption():
 
 
 @pytest.mark.parametrize(
-    ("stop", "status", "note"),
+    ("stop", "rank", "status", "note"),
     [
-        pytest.param("preempt", 143, "ended by dsup", id="as it was told to"),
-        pytest.param("preempt", 3, "exit code 3", id="of its own"),
-        pytest.param("user", 143, "exit code 143", id="who has enough ends with 0"),
-        pytest.param("", 143, "exit code 143", id="nobody had told it to"),
+        pytest.param("preempt", -1, 143, "ended by dsup", id="as it was told to"),
+        pytest.param("preempt", -1, 3, "exit code 3", id="of its own"),
+        pytest.param("user", -1, 143, "ended by dsup", id="an operator's stop"),
+        pytest.param("user", 1, 143, "exit code 143", id="who has enough ends with 0"),
+        pytest.param("", -1, 143, "exit code 143", id="nobody had told it to"),
     ],
 )
-def test_a_rank_that_left_at_the_stop_is_not_worth_a_look(stop, status, note):
+def test_a_rank_that_left_at_the_stop_is_not_worth_a_look(stop, rank, status, note):
     """Nor has it failed: whoever kills the agent then finds nobody to blame."""
     *before, end = (line.replace("-9", str(status)) for line in attempts((5, 1)))
-    publish = PUBLISH | {"stop": stop}
+    publish = PUBLISH | {"stop": stop, "rank": rank}
     lines = [*before, *[json.dumps(publish)] * bool(stop), end]
     told = account.account(lines)
     found = document(Past(NAME, told, lines, False, 0.0, 0.0, 0.0))

@@ -23,9 +23,9 @@ from dsup_runtime import contract
 
 if TYPE_CHECKING:
     from dsup.cli.run_files import RunFiles
+    from dsup.core.events import TookOver
     from dsup.core.job import Job
     from dsup.core.verdict import Verdict
-    from dsup.takeover import Found
 
 SCHEMA: Final = "dsup.closed/1"
 
@@ -119,6 +119,7 @@ def _of_dead(path: str, job: Job) -> bytes:
     """Return what became of a run that is dead, and close it if it is to be."""
     from dsup.cli.diagnosis import clocks, rebooted
     from dsup.cli.run_files import closed_by, page_of, read_run
+    from dsup.core.events import TookOver
     from dsup.report import account, hindsight, past
     from dsup.takeover import Found, encode
 
@@ -135,17 +136,19 @@ def _of_dead(path: str, job: Job) -> bytes:
     verdict = hindsight.agent_gone(told, node=node, rebooted=again, page=page)
     failed, best = past.failed_in_a_row(told, files.lines)
     name = os.path.basename(path)
-    found = Found(name, verdict.cause, told.attempt, failed, best, closed=False)
+    known = name, verdict.cause, told.attempt, failed, best
+    before = TookOver("took_over", time.monotonic(), *known)
+    found = Found(before, closed=False)
     if job.parentage.parent:
         by = os.path.basename(job.run_dir)
         found = found._replace(closed=True)
-        if not _close(files, verdict, clocks(files, told)[0], found, by):
+        if not _close(files, verdict, clocks(files, told)[0], before, by):
             return b""
     return encode(found)
 
 
 def _close(
-    files: RunFiles, verdict: Verdict, offset_s: float, found: Found, by: str
+    files: RunFiles, verdict: Verdict, offset_s: float, before: TookOver, by: str
 ) -> bool:
     """Close a run; return whether it was this launch that did.
 
@@ -163,7 +166,7 @@ def _close(
             )
             _keep(contract.attempt_dir(files.path, verdict.attempt), said, mode)
         fd = os.open(os.path.join(files.path, contract.CLOSED_FILE), _NEW, mode)
-        told = {"cause": found.cause, "failed_attempts": found.failed_attempts}
+        told = {"cause": before.cause, "failed_attempts": before.failed_attempts}
         with suppress(OSError), os.fdopen(fd, "wb") as file:
             file.write(json.dumps({"schema": SCHEMA, "by": by, **told}).encode())
         return True

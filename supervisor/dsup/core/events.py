@@ -10,12 +10,52 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from dsup.core.step_events import Progressed as Progressed  # noqa: PLC0414 (as here)
-from dsup.core.step_events import Stepped as Stepped  # noqa: PLC0414 (as here)
-from dsup.core.step_events import TookOver as TookOver  # noqa: PLC0414 (as here)
+from dsup.core.hang_events import (
+    Captured,
+    HangCleared,
+    HangConfirmed,
+    HangSuspected,
+    Straggles,
+)
+from dsup.core.step_events import Progressed, Stepped, TookOver
+from dsup.core.stop_events import (
+    ChecksCounted,
+    SelfStopping,
+    Signalled,
+    StopKind,
+    StopWanted,
+)
 
-StopKind: TypeAlias = Literal["user", "limit", "preempt", "peer", "error"]
-"""A word of ``contract.STOP_KINDS``, but for ``none``."""
+__all__ = [
+    "Cannot",
+    "Captured",
+    "ChecksCounted",
+    "Event",
+    "GroupEmpty",
+    "GuardLost",
+    "HangCleared",
+    "HangConfirmed",
+    "HangSuspected",
+    "HelpersLeft",
+    "Judged",
+    "Launched",
+    "LoopStalled",
+    "Noted",
+    "PlanAgreed",
+    "Prepared",
+    "Progressed",
+    "RankExited",
+    "RankStarted",
+    "Scanned",
+    "SelfStopping",
+    "Signalled",
+    "Stepped",
+    "StopKind",
+    "StopWanted",
+    "Straggles",
+    "Tick",
+    "TookOver",
+]
 
 
 class Launched(NamedTuple):
@@ -99,42 +139,6 @@ class Noted(NamedTuple):
     decisive: bool
 
 
-class SelfStopping(NamedTuple):
-    """Ranks that were not known for it ask at every step whether to stop."""
-
-    kind: Literal["self_stopping"]
-    at_s: float
-    attempt: int
-    ranks: tuple[int, ...]
-
-
-class StopWanted(NamedTuple):
-    """A rank wants the attempt to stop, for all ranks at the same step.
-
-    Attributes:
-        stop: what kind of stop.
-        reason: in the rank's words; empty where it told none yet.
-        step: the step it was at; None where it did not say.
-    """
-
-    kind: Literal["stop_wanted"]
-    at_s: float
-    attempt: int
-    rank: int
-    stop: StopKind
-    reason: str
-    step: int | None
-
-
-class ChecksCounted(NamedTuple):
-    """Every check that missed the frozen page was counted; ``last`` is the highest."""
-
-    kind: Literal["checks_counted"]
-    at_s: float
-    attempt: int
-    last: int
-
-
 class HelpersLeft(NamedTuple):
     """Every rank has ended, but processes they started live on.
 
@@ -156,83 +160,6 @@ class GroupEmpty(NamedTuple):
     kind: Literal["group_empty"]
     at_s: float
     attempt: int
-
-
-class HangSuspected(NamedTuple):
-    """Ranks show no sign of life or progress; nothing is done to them.
-
-    Attributes:
-        ranks: those suspected for the strongest reason, and of them those behind.
-        why: ``frozen``, ``asleep``, ``idle``, ``still``, ``silent``, ``stalled`` or
-            ``waiting``.
-        since_s: the last sign of any of them, agent clock, seconds.
-        usual_s: the learned step time, seconds; None while there is none.
-    """
-
-    kind: Literal["hang_suspected"]
-    at_s: float
-    attempt: int
-    ranks: tuple[int, ...]
-    why: str
-    since_s: float
-    usual_s: float | None
-
-
-class HangCleared(NamedTuple):
-    """Whoever was suspected has made a step, or ended."""
-
-    kind: Literal["hang_cleared"]
-    at_s: float
-    attempt: int
-    ranks: tuple[int, ...]
-
-
-class HangConfirmed(NamedTuple):
-    """Ranks hang, which is acted upon; none is named where nobody can tell who.
-
-    ``why`` is ``frozen``, ``asleep``, ``absent`` or ``limit``.
-    """
-
-    kind: Literal["hang_confirmed"]
-    at_s: float
-    attempt: int
-    ranks: tuple[int, ...]
-    why: str
-
-
-class Captured(NamedTuple):
-    """The stacks of all ranks were taken, as far as that was possible.
-
-    Attributes:
-        final: they were taken because the attempt is about to be ended.
-        ranks: who did not come where all others wait; empty for nobody.
-        op: the collective that the others wait in; empty if unknown.
-        place: where the first of ``ranks`` is, such as ``dataset.py:88 in read``.
-        taken: there are stacks; else whoever was to take them did not answer in time.
-    """
-
-    kind: Literal["captured"]
-    at_s: float
-    attempt: int
-    final: bool
-    ranks: tuple[int, ...]
-    op: str
-    place: str
-    taken: bool = True
-
-
-class Straggles(NamedTuple):
-    """A rank takes ``times`` as long as its peers for a step; 0: it keeps up again.
-
-    Nothing is done to it. ``why`` is empty where nobody knows.
-    """
-
-    kind: Literal["straggles"]
-    at_s: float
-    attempt: int
-    rank: int
-    times: float
-    why: str
 
 
 class Scanned(NamedTuple):
@@ -282,20 +209,6 @@ class PlanAgreed(NamedTuple):
     restart_at_s: float | None
     code: int
     reason: str
-
-
-class Signalled(NamedTuple):
-    """The agent got a signal that means it: a stop, or one to pass on.
-
-    ``dsup stop`` counts as a SIGINT whose ``sender_uid`` is known; ``now``: it kills.
-    """
-
-    kind: Literal["signalled"]
-    at_s: float
-    signum: int
-    sender_pid: int
-    sender_uid: int | None = None
-    now: bool = False
 
 
 class GuardLost(NamedTuple):

@@ -13,7 +13,7 @@ signalled: the attempt goes on, too. After the first signal nothing calls its en
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import Final
 
 from dsup.core import commands as cmd
 from dsup.core import enter
@@ -25,22 +25,7 @@ _KERNEL: Final = frozenset({"frozen", "asleep"})
 """What the kernel says of a rank goes before what follows from it."""
 
 
-def on_finding(
-    state: State, event: ev.HangSuspected | ev.HangCleared | ev.HangConfirmed
-) -> Decision:
-    """Answer what the watch over the ranks has found."""
-    match event:
-        case ev.HangSuspected():
-            return _on_suspected(state, event)
-        case ev.HangCleared():
-            return _on_cleared(state)
-        case ev.HangConfirmed():
-            return _on_confirmed(state, event)
-        case _:
-            assert_never(event)
-
-
-def _on_suspected(state: State, event: ev.HangSuspected) -> Decision:
+def on_suspected(state: State, event: ev.HangSuspected) -> Decision:
     """Remember it, and have the stacks taken."""
     if state.stage is not Stage.RUNNING:
         return state, ()
@@ -49,7 +34,7 @@ def _on_suspected(state: State, event: ev.HangSuspected) -> Decision:
     return state._replace(suspected=doubt), (order,)
 
 
-def _on_cleared(state: State) -> Decision:
+def on_cleared(state: State, _: ev.HangCleared) -> Decision:
     """Forget it; an end that was decided upon is called off if nobody has failed."""
     state = state._replace(suspected=None)
     failed = any(end.status for end in state.ended)
@@ -59,7 +44,7 @@ def _on_cleared(state: State) -> Decision:
     return running, ()
 
 
-def _on_confirmed(state: State, event: ev.HangConfirmed) -> Decision:
+def on_confirmed(state: State, event: ev.HangConfirmed) -> Decision:
     """End the attempt, unless hangs are to be reported only."""
     if state.stage is not Stage.RUNNING or not state.alive:
         return state, ()
@@ -74,20 +59,8 @@ def _on_confirmed(state: State, event: ev.HangConfirmed) -> Decision:
     return enter.capture(state._replace(hang=hang), event.at_s)
 
 
-def on_look(state: State, event: ev.Captured | ev.Straggles) -> Decision:
-    """Answer what closer looks have shown."""
-    match event:
-        case ev.Captured():
-            return _on_captured(state, event)
-        case ev.Straggles():
-            others = state.slow - {event.rank}
-            slow = others | {event.rank} if event.times else others
-            return state._replace(slow=slow), ()
-        case _:
-            assert_never(event)
-
-
-def _on_captured(state: State, event: ev.Captured) -> Decision:
+def on_captured(state: State, event: ev.Captured) -> Decision:
+    """End an attempt that was looked at before its end; else remember what it shows."""
     if event.final:
         if state.stage is not Stage.CAPTURING:
             return state, ()
@@ -106,6 +79,13 @@ def _seen(doubt: Hang, event: ev.Captured) -> Hang:
     if doubt.why != "absent":
         return doubt
     return Hang(doubt.ranks, "stalled", event.at_s)
+
+
+def on_straggles(state: State, event: ev.Straggles) -> Decision:
+    """Remember who is slow."""
+    others = state.slow - {event.rank}
+    slow = others | {event.rank} if event.times else others
+    return state._replace(slow=slow), ()
 
 
 def on_end(state: State, event: ev.RankExited) -> Decision:

@@ -1,11 +1,11 @@
 """The state machine of a run on one node.
 
-Every transition of the machine lives in this file (``enter`` holds what a stage begins
-with, ``stopping`` what a wish to stop does, ``hanging`` what a hang does): ``decide``
-takes a state and an event and returns the next state and the commands to carry out.
-It is pure (time comes in with the events) and total (every event is answered in every
-stage). The edges send events, carry commands out, and send ``Tick`` when the time of
-``deadline`` has come.
+``decide`` takes a state and an event and returns the next state and the commands to
+carry out. What answers which event is the table at the end of this file; ``enter``
+holds what a stage begins with, ``stopping`` what a wish to stop does, ``hanging`` what
+a hang does, ``pausing`` what comes between two attempts. All of it is pure (time comes
+in with the events) and total (every event is answered in every stage). The edges send
+events, carry commands out, and send ``Tick`` when the time of ``deadline`` has come.
 
 Theory of operation
 -------------------
@@ -57,17 +57,16 @@ nothing.
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from collections.abc import Callable, Mapping
+from typing import Any, Final, assert_never
 
 from dsup.core import commands as cmd
-from dsup.core import enter, exits, hanging, outcome, stopping
+from dsup.core import enter, exits, hanging, outcome, pausing, stopping
 from dsup.core import events as ev
 from dsup.core.enter import ALIKE_S, Decision
 from dsup.core.exits import SIGTERM, SIGUSR1, SIGUSR2, is_decisive
-from dsup.core.plan import Plan, plan_for
 from dsup.core.state import NEVER, Obstacle, Spec, Stage, State
 
-AGREE_S: Final = 60.0
 EARLY_S: Final = 1.0
 """Ranks that finish together seldom end further apart."""
 
@@ -85,8 +84,8 @@ def deadline(state: State) -> float:
     return min(state.deadline_s, limit_s)
 
 
-def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912, PLR0915
-    """Answer an event. One case an event; every case answers every stage.
+def decide(state: State, event: ev.Event) -> Decision:
+    """Answer an event. Every event has one answer, and that one answers every stage.
 
     Args:
         state: what ``initial`` or the last ``decide`` returned.
@@ -98,55 +97,7 @@ def decide(state: State, event: ev.Event) -> Decision:  # noqa: C901, PLR0912, P
     attempt = getattr(event, "attempt", state.attempt)
     if state.stage is Stage.OVER or attempt != state.attempt:
         return state, ()
-    match event:
-        case ev.Launched():
-            return _on_launched(state, event)
-        case ev.Prepared():
-            return _on_prepared(state, event)
-        case ev.Cannot():
-            return _on_cannot(state, event)
-        case ev.RankStarted():
-            return state._replace(alive=state.alive | {event.rank}), ()
-        case ev.RankExited():
-            return _on_rank_exited(state, event)
-        case ev.Noted():
-            return _on_noted(state, event)
-        case ev.SelfStopping():
-            return stopping.on_self_stopping(state, event)
-        case ev.StopWanted():
-            return stopping.on_wanted(state, event)
-        case ev.ChecksCounted():
-            return stopping.on_counted(state, event)
-        case ev.HelpersLeft():
-            return _on_helpers_left(state)
-        case ev.GroupEmpty():
-            return _on_group_empty(state, event)
-        case ev.Progressed():
-            return outcome.after_step(state, event.step), ()
-        case ev.Stepped():
-            return state, ()
-        case ev.TookOver():
-            return outcome.after_takeover(state, event), ()
-        case ev.HangSuspected() | ev.HangCleared() | ev.HangConfirmed():
-            return hanging.on_finding(state, event)
-        case ev.Captured() | ev.Straggles():
-            return hanging.on_look(state, event)
-        case ev.Scanned():
-            return _on_scanned(state, event)
-        case ev.Judged():
-            return _on_judged(state, event)
-        case ev.PlanAgreed():
-            return _on_plan_agreed(state, event)
-        case ev.Signalled():
-            return _on_signalled(state, event)
-        case ev.GuardLost():
-            return enter.kill(state._replace(abandoned=True), event.at_s)
-        case ev.LoopStalled():
-            return outcome.after_stall(state, event.gap_s), ()
-        case ev.Tick():
-            return _on_tick(state, event)
-        case _:
-            assert_never(event)
+    return _ANSWERS[type(event)](state, event)
 
 
 def _on_launched(state: State, event: ev.Launched) -> Decision:
@@ -172,6 +123,10 @@ def _on_cannot(state: State, event: ev.Cannot) -> Decision:
             return enter.kill(state._replace(cannot=met), event.at_s)
         case _:
             return state, ()
+
+
+def _on_rank_started(state: State, event: ev.RankStarted) -> Decision:
+    return state._replace(alive=state.alive | {event.rank}), ()
 
 
 def _on_rank_exited(state: State, event: ev.RankExited) -> Decision:
@@ -213,7 +168,7 @@ def _on_noted(state: State, event: ev.Noted) -> Decision:
     return state._replace(deadline_s=soon), ()
 
 
-def _on_helpers_left(state: State) -> Decision:
+def _on_helpers_left(state: State, _: ev.HelpersLeft) -> Decision:
     if state.stage is not Stage.TERMINATING or not state.succeeded:
         return state, ()
     return state, (cmd.TerminateHelpers("terminate_helpers", state.attempt),)
@@ -235,42 +190,16 @@ def _emptied(state: State, at_s: float) -> Decision:
     return enter.deciding(state, at_s)
 
 
-def _on_scanned(state: State, event: ev.Scanned) -> Decision:
-    return _answered(outcome.after_scan(state, event.step), event)
+def _on_progressed(state: State, event: ev.Progressed) -> Decision:
+    return outcome.after_step(state, event.step), ()
 
 
-def _on_judged(state: State, event: ev.Judged) -> Decision:
-    state = outcome.after_judgement(state, event)
-    return _answered(state, event) if event.final else (state, ())
+def _on_stepped(state: State, _: ev.Stepped) -> Decision:
+    return state, ()
 
 
-def _answered(state: State, event: ev.Scanned | ev.Judged) -> Decision:
-    left = state.awaited - {event.kind}
-    last = event.kind in state.awaited and not left and state.plan is None
-    state = state._replace(awaited=left)
-    return _propose(state, event.at_s) if last else (state, ())
-
-
-def _propose(state: State, at_s: float) -> Decision:
-    failure = outcome.failure_of(state)
-    plan = plan_for(failure, state.spec.policy)
-    proposed = state._replace(
-        plan=plan,
-        deadline_s=at_s + AGREE_S,
-        failed_attempts=failure.failed_attempts,
-        signature=failure.signature,
-    )
-    return proposed, (cmd.Propose("propose", state.attempt, *plan),)
-
-
-def _on_plan_agreed(state: State, event: ev.PlanAgreed) -> Decision:
-    if state.stage is not Stage.DECIDING:
-        return state, ()
-    plan = Plan(event.restart_at_s, event.code, event.reason)
-    agreed = state._replace(plan=plan, agreed=True)
-    if event.restart_at_s is None:
-        return enter.over(agreed)
-    return agreed._replace(deadline_s=event.restart_at_s), ()
+def _on_took_over(state: State, event: ev.TookOver) -> Decision:
+    return outcome.after_takeover(state, event), ()
 
 
 def _on_signalled(state: State, event: ev.Signalled) -> Decision:
@@ -281,6 +210,14 @@ def _on_signalled(state: State, event: ev.Signalled) -> Decision:
         return state, (cmd.PassOn("pass_on", state.attempt, ranks, event.signum),)
     asked = event.sender_uid is not None
     return (stopping.on_asked if asked else stopping.on_signal)(state, event)
+
+
+def _on_guard_lost(state: State, event: ev.GuardLost) -> Decision:
+    return enter.kill(state._replace(abandoned=True), event.at_s)
+
+
+def _on_loop_stalled(state: State, event: ev.LoopStalled) -> Decision:
+    return outcome.after_stall(state, event.gap_s), ()
 
 
 def _on_tick(state: State, event: ev.Tick) -> Decision:
@@ -307,7 +244,7 @@ def _on_deadline(state: State, event: ev.Tick) -> Decision:
             stuck = Obstacle("unkillable", exits.NODE_UNFIT, "", event.at_s)
             return enter.over_stuck(state, stuck)
         case Stage.DECIDING:
-            return _end_of_pause(state, event.at_s)
+            return pausing.on_deadline(state, event.at_s)
         case Stage.RUNNING | Stage.OVER:
             return state._replace(deadline_s=NEVER), ()
         case _:
@@ -321,9 +258,31 @@ def _end_of_grace(state: State, at_s: float) -> Decision:
     return state._replace(deadline_s=state.kill_s), (enter.signal_all(state, SIGTERM),)
 
 
-def _end_of_pause(state: State, at_s: float) -> Decision:
-    if state.plan is None:
-        return _propose(state, at_s)
-    if not state.agreed:
-        return enter.over(outcome.without_agreement(state))
-    return enter.prepare(outcome.next_attempt(state), at_s)
+_ANSWERS: Final[Mapping[type[ev.Event], Callable[[State, Any], Decision]]] = {
+    ev.Launched: _on_launched,
+    ev.Prepared: _on_prepared,
+    ev.Cannot: _on_cannot,
+    ev.RankStarted: _on_rank_started,
+    ev.RankExited: _on_rank_exited,
+    ev.Noted: _on_noted,
+    ev.SelfStopping: stopping.on_self_stopping,
+    ev.StopWanted: stopping.on_wanted,
+    ev.ChecksCounted: stopping.on_counted,
+    ev.HelpersLeft: _on_helpers_left,
+    ev.GroupEmpty: _on_group_empty,
+    ev.Progressed: _on_progressed,
+    ev.Stepped: _on_stepped,
+    ev.TookOver: _on_took_over,
+    ev.HangSuspected: hanging.on_suspected,
+    ev.HangCleared: hanging.on_cleared,
+    ev.HangConfirmed: hanging.on_confirmed,
+    ev.Captured: hanging.on_captured,
+    ev.Straggles: hanging.on_straggles,
+    ev.Scanned: pausing.on_scanned,
+    ev.Judged: pausing.on_judged,
+    ev.PlanAgreed: pausing.on_plan_agreed,
+    ev.Signalled: _on_signalled,
+    ev.GuardLost: _on_guard_lost,
+    ev.LoopStalled: _on_loop_stalled,
+    ev.Tick: _on_tick,
+}

@@ -1,4 +1,4 @@
-"""Events that change no stage; ``core.events`` has all the others, and names these."""
+"""Events that change no stage; ``core.events`` names them with all the others."""
 
 from __future__ import annotations
 

@@ -40,7 +40,6 @@ _AFTER_S: Final = 0.001
 """A limit has passed when it is over."""
 
 _STAT_BYTES: Final = 1024
-_UTIME, _STIME = 11, 12  # fields of /proc/PID/stat, counted from the state
 _GONE: Final = frozenset("ZX")
 _STILL: Final = frozenset("TtD")
 _FINE: Final = "S"
@@ -220,7 +219,7 @@ class Vigil:
         if state not in _STILL:
             return look
         # Only of one that sleeps in the kernel it matters whether it runs now and then.
-        cpu_s = _cpu_s(stat) if state == _ASLEEP else 0.0
+        cpu_s = proc.cpu_s(stat[at + 2 :].split()) if state == _ASLEEP else 0.0
         return look._replace(state=state, cpu_s=cpu_s)
 
 
@@ -240,12 +239,6 @@ def _content(fd: int, size: int) -> bytes:
         return os.pread(fd, size, 0)
     except OSError:  # it has gone, and been collected
         return b""
-
-
-def _cpu_s(stat: bytes) -> float:
-    """Return the processor time of a thread so far, seconds."""
-    fields = stat[stat.rfind(b")") + 2 :].split(None, _STIME + 1)
-    return (int(fields[_UTIME]) + int(fields[_STIME])) * proc.TICK_S
 
 
 def _seen(rank: int, slot: list[int]) -> Look:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -13,8 +13,8 @@ _PF_EXITING: Final = 0x4
 _GENERATIONS: Final = 64
 _KERNEL_FRAMES_MAX: Final = 32
 _UNKNOWN_STATUS: Final = 1 << 8  # as if it had ended with exit code 1
-_START: Final = 19  # field 22 of /proc/PID/stat, counted from the state
-_EXIT_CODE: Final = 49  # field 52
+# Fields of /proc/PID/stat, counted from the state, which is the third.
+_UTIME, _STIME, _START, _EXIT_CODE = 11, 12, 19, 49
 _INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC  # its inode, PROC_PID_INIT_INO
 
 
@@ -84,6 +84,15 @@ def stat(pid: int) -> Stat | None:
         return None
     ppid, session, flags, start = (int(fields[i]) for i in (1, 3, 6, _START))
     return Stat(comm, fields[0], ppid, session, flags, start)
+
+
+def cpu_s(fields: Sequence[bytes]) -> float:
+    """Return the processor time of a process or thread so far, seconds.
+
+    Args:
+        fields: of its stat file, from the state on.
+    """
+    return (int(fields[_UTIME]) + int(fields[_STIME])) * TICK_S
 
 
 def wchan(pid: int) -> str:

@@ -86,6 +86,15 @@ def kill(
     return stopped
 
 
+def has_dead_child() -> bool:
+    """Return whether a child has ended that nobody has collected: one call tells."""
+    try:
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_ALL, 0, how) is not None
+    except ChildProcessError:
+        return False
+
+
 def reap_adopted(owned: Collection[int]) -> None:
     """Collect dead children that somebody else does not wait for.
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from dsup.linux import proc
 
-_UTIME, _STIME, _START, _RSS = 11, 12, 19, 21  # counted from the state
+_START, _RSS = 19, 21  # counted from the state
 _PAGE_KIB: Final = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
@@ -30,6 +30,5 @@ def read(pid: int) -> Usage | None:
     fields = proc.read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) <= _RSS:
         return None
-    cpu_s = (int(fields[_UTIME]) + int(fields[_STIME])) * proc.TICK_S
     made_s = int(fields[_START]) * proc.TICK_S
-    return Usage(cpu_s, made_s, int(fields[_RSS]) * _PAGE_KIB)
+    return Usage(proc.cpu_s(fields), made_s, int(fields[_RSS]) * _PAGE_KIB)
