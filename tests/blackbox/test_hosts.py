@@ -37,11 +37,13 @@ class TestPid1:
 
     def test_zombies_of_others_are_reaped(self, run):
         """Processes that were orphaned during the run do not stay as zombies."""
-        listing = f"ps -A -o stat=,args= > {run.files}/ps; exit 0"
+        listing = f"ps -A -o stat=,args= > {run.files}/ps"
+        look = f"sleep 0.1; {listing}; grep -q ^Z {run.files}/ps || exit 0"
         run.start(
             "--nproc 1 --no-python",
             "-c",
-            f"for i in 1 2 3; do (setsid sleep 0.05 &) ; done; sleep 0.5; {listing}",
+            f"for i in 1 2 3; do (setsid sleep 0.05 &) ; done; sleep 0.5; "
+            f"for i in {{1..600}}; do {look}; done",
             script="bash",
             wrap=AS_PID_1,
         )

@@ -120,7 +120,7 @@ def test_half_the_grace_for_the_signal_then_term(run):
     assert run.ended() == 130, run.console()
     assert len(run.events("saved")) == 1
     asked, half = run.journal("signalled", "tick")
-    assert half.at_s - asked.at_s == pytest.approx(1.5, abs=1)
+    assert half.at_s - asked.at_s > 1.4
 
 
 @pytest.mark.dsup_only
@@ -226,7 +226,7 @@ def test_signals_are_for_ranks_not_for_their_helpers(run, proc):
         "    sys.exit()\n"
         "signal.signal(signal.SIGTERM, save)\n"
         "print('parent-ready', flush=True)\n"
-        "signal.pause()\n"
+        "while True: signal.sigtimedwait([], 5)\n"
     )
     run.start("--nproc 1 --shutdown-timeout 2", script=script)
     proc.until(lambda: "parent-ready" in run.console(), 60, run.console)

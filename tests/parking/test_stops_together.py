@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-QUICK = "--shutdown-timeout 2"
+QUICK = "--shutdown-timeout 4"
 DRAWN = 5
 
 
@@ -50,9 +50,9 @@ def test_a_rank_that_does_not_come_gets_sigterm_at_half_the_grace(run, parked):
     run.signal(signal.SIGTERM)
 
     assert run.ended() == 143, run.console()
-    assert run.elapsed_s() - begun_s > 0.9
+    assert run.elapsed_s() - begun_s > 1.9
     assert len(run.events("got-TERM")) == 2
-    assert any("did not stop by themselves within 1 s" in line for line in run.said())
+    assert any("did not stop by themselves within 2 s" in line for line in run.said())
     run.nothing_left()
 
 
@@ -60,7 +60,7 @@ def test_a_rank_that_does_not_come_gets_sigterm_at_half_the_grace(run, parked):
     "clauses",
     [
         pytest.param(("0:", "1:plain"), id="without the runtime"),
-        pytest.param(("0:", "1:late=60"), id="not in its loop yet"),
+        pytest.param(("0:", "1:late=600"), id="not in its loop yet"),
     ],
 )
 def test_one_rank_that_does_not_stop_itself_means_signals(run, parked, clauses):
@@ -102,11 +102,13 @@ def test_a_second_stop_ends_the_waiting(run, parked, proc, number, signals):
     run.nothing_left()
 
 
-def test_a_death_on_the_way_to_the_stop_is_judged(run, parked):
+def test_a_death_on_the_way_to_the_stop_is_judged(run, parked, proc):
     """A rank that is killed while parked ends the waiting; the stop keeps its code."""
-    parked.start(run, "--nproc 2 --max-restarts 2", "0:", "1:deaf=3,die=60,step=0.02")
-    run.wait_event("ready", 2)
+    parked.start(run, "--nproc 2 --max-restarts 2", "0:", "1:deaf=3")
+    (deaf,) = (one for one in run.wait_event("ready", 2) if one.rank == 1)
     run.signal(signal.SIGTERM)
+    proc.until(lambda: run.journal("freeze_page"), 60, run.console)
+    os.kill(deaf.pid, signal.SIGKILL)
 
     assert run.ended() == 143, run.console()
     verdict = json.loads((run.run_dir() / "attempt_0/verdict.json").read_text())

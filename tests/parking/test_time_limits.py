@@ -2,18 +2,29 @@
 
 import pytest
 
+LIMITS_S = (1, 8, 64)
+"""The last one is reached by no rank that has not begun yet."""
+
 
 @pytest.mark.parametrize("clause", ["*:", "*:plain"], ids=["runtime", "no runtime"])
-def test_a_time_limit_stops_the_run(run, parked, clause):
+def test_a_time_limit_stops_the_run(new_run, parked, clause):
     """--stop-after: 143, no restart, and its name in the console's last words."""
-    parked.start(run, "--nproc 2 --max-restarts 2 --stop-after 1", clause)
-
-    assert run.ended() == 143, run.console()
-    assert run.elapsed_s() >= 1.0
-    assert len(parked.journal(run, "spawn")) == 1
     signalled = 0 if clause == "*:" else 2
+    for limit_s in LIMITS_S:
+        run = new_run()
+        options = f"--nproc 2 --max-restarts 2 --stop-after {limit_s}"
+        parked.start(run, options, clause)
+
+        assert run.ended() == 143, run.console()
+        assert run.elapsed_s() >= limit_s
+        begun = len(run.events("ready")) == 2
+        if begun and len(run.events("got-TERM")) == signalled:
+            break
+
     assert len(run.events("got-TERM")) == signalled
-    assert any("time limit of 1 s (--stop-after)" in line for line in run.said())
+    assert len(parked.journal(run, "spawn")) == 1
+    said = f"time limit of {limit_s} s (--stop-after)"
+    assert any(said in line for line in run.said())
     assert any("stopped by its time limit" in line for line in run.said())
     if clause == "*:":
         assert parked.left_together(run, 2).kind == "limit"

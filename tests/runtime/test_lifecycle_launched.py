@@ -55,7 +55,7 @@ def launch(tmp_path):
     script = tmp_path / "train.py"
     command = [
         *(sys.executable, "-m", "dsup", "launch", "--nproc", "2"),
-        *("--log-dir", "logs", "--max-restarts", "0", "--settle", "0.2", str(script)),
+        *("--log-dir", "logs", "--max-restarts", "0", "--settle", "120", str(script)),
     ]
 
     def launch_ranks(block, meet=MEET):
@@ -66,7 +66,7 @@ def launch(tmp_path):
             env=env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         [told] = (tmp_path / "logs").glob("*/attempt_0/outcome.json")

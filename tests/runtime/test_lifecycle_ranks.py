@@ -345,7 +345,7 @@ with begin(leave_timeout_s=600):
 def test_a_rank_that_never_comes_is_named_and_hides_no_error(live):
     """The wait at the end is bounded; an own deferred error is raised before it."""
     code = """
-with begin(leave_timeout_s=1.5):
+with begin(leave_timeout_s=3):
     if rank == 2:
         os.kill(os.getpid(), signal.SIGSTOP)
     if rank == 1:
