@@ -15,7 +15,7 @@ HELPERS = "helper=plain,helper=setsid,helper=double,helper=clear"
 
 def agent_of(run, proc):
     """Return the agent's pid: the only child of the guard when it starts."""
-    return proc.until(lambda: proc.children_of(run.process.pid), 60, run.console)[0]
+    return proc.until(lambda: proc.children_of(run.process.pid), 600, run.console)[0]
 
 
 def victim(run, proc, who):
@@ -33,7 +33,7 @@ def test_kill_9_of_dsup_leaves_no_rank(run, proc, who, ignores):
     os.kill(victim(run, proc, who), signal.SIGKILL)
 
     assert run.ended() == 137, run.console()
-    proc.until(lambda: not run.processes(), 60, run.processes)
+    proc.until(lambda: not run.processes(), 600, run.processes)
     assert len(run.events("ready")) == 4
     if who == "agent":
         assert any("agent" in line for line in run.said()), run.console()
@@ -61,7 +61,7 @@ def test_kill_9_of_the_whole_process_group(run, proc):
 
     assert run.ended() == 137, run.console()
     run.nothing_left()
-    proc.until(lambda: proc.state_of(agent) in ("", "Z"), 60, "the agent lives on")
+    proc.until(lambda: proc.state_of(agent) in ("", "Z"), 600, "the agent lives on")
 
 
 @pytest.mark.parametrize("who", ["agent", "guard"])
@@ -80,7 +80,7 @@ def test_kill_9_while_restarting(run, proc, who, when):
     run.wait_event("failed")
     proc.until(
         lambda: not any(proc.state_of(rank) not in ("", "Z") for rank in first),
-        60,
+        600,
         "the first attempt has ended",
     )
     if when == "the next start":
@@ -88,7 +88,7 @@ def test_kill_9_while_restarting(run, proc, who, when):
     os.kill(pid, signal.SIGKILL)
 
     assert run.ended() == 137, run.console()
-    proc.until(lambda: not run.processes(), 60, run.processes)
+    proc.until(lambda: not run.processes(), 600, run.processes)
     if when == "the pause":
         assert not run.events("again")
 
@@ -109,7 +109,7 @@ def test_an_agent_that_was_stopped_carries_on(run, proc, frozen_s):
     try:
         assert not threading.Event().wait(frozen_s)
         for rank in ranks:
-            proc.until(lambda r=rank: proc.state_of(r.pid) == "S", 60, "it sleeps")
+            proc.until(lambda r=rank: proc.state_of(r.pid) == "S", 600, "it sleeps")
         os.kill(ranks[1].pid, signal.SIGKILL)
     finally:
         os.kill(agent, signal.SIGCONT)

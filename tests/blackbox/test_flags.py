@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 SAY = "*:say=out,warn=err"
-PATIENCE_S = 60
+PATIENCE_S = 600
 
 
 @pytest.fixture

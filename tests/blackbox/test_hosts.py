@@ -74,7 +74,7 @@ class TestPid1:
 
         assert run.ended() == 137, run.console()
         assert any("agent" in line for line in run.said()), run.console()
-        proc.until(lambda: not run.processes(), 60, run.processes)
+        proc.until(lambda: not run.processes(), 600, run.processes)
 
 
 @pytest.mark.root
@@ -217,7 +217,7 @@ def test_the_end_while_preparing_a_restart(run, proc, lose, end):
         f"*@0:helper=clear,{PAUSE}",
         "*:emit=again",
     )
-    agent = proc.until(lambda: proc.children_of(run.process.pid), 60, run.console)[0]
+    agent = proc.until(lambda: proc.children_of(run.process.pid), 600, run.console)[0]
     run.wait_event("ready", 2)
     wait_for_a_look = lose.at(root)
     run.emit("go")
@@ -227,11 +227,11 @@ def test_the_end_while_preparing_a_restart(run, proc, lose, end):
     assert run.ended() == code, run.console()
     proc.until(
         lambda: all(proc.state_of(pid) == "D" for pid, _ in run.processes()),
-        60,
+        600,
         run.processes,
     )
     lose.release()
-    proc.until(lambda: not run.processes(), 60, run.processes)
+    proc.until(lambda: not run.processes(), 600, run.processes)
     assert not run.events("again")
 
 

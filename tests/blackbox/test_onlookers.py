@@ -18,7 +18,7 @@ import pytest
 
 REPO = Path(__file__).parents[2]
 pytestmark = [pytest.mark.dsup_only, pytest.mark.slow]
-SOON_S = 120
+SOON_S = 600
 
 STEPPING = """
 import os, threading

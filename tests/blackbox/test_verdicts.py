@@ -127,7 +127,7 @@ def diagnose(run, *words):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -49,10 +49,10 @@ SPEC = {
 
 
 def until(condition):
-    """Wait for a condition, ten seconds at most, and return its value."""
-    nap, end_s = threading.Event(), time.monotonic() + 60
+    """Wait for a condition, some minutes at most, and return its value."""
+    nap, end_s = threading.Event(), time.monotonic() + 600
     while not (value := condition()):
-        assert time.monotonic() < end_s, "not within a minute"
+        assert time.monotonic() < end_s, "not within minutes"
         nap.wait(0.01)
     return value
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 DRIVER = Path(__file__).with_name("scribe_driver.py")
-LIMIT_S = 60
+LIMIT_S = 600
 
 
 class Agent:

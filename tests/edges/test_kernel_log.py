@@ -20,7 +20,7 @@ from dsup.edges.kernel_log import (
 )
 from dsup.facts import audit, kernel, kmsg
 
-WAIT_S = 60
+WAIT_S = 600
 ENTRY = {"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0", "MESSAGE": "hello"}
 
 

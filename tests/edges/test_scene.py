@@ -260,7 +260,7 @@ def drive(tmp_path):
         places = str(tmp_path / "place"), str(tmp_path / "0.json")
         command = [*wrap, sys.executable, "-c", DRIVER + code, *places]
         done = subprocess.run(
-            command, capture_output=True, check=False, text=True, timeout=60
+            command, capture_output=True, check=False, text=True, timeout=600
         )
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout)

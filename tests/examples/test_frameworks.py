@@ -31,8 +31,10 @@ NOT_OURS = ("DSUP_", "HF_", "MASTER_", "OMP_", "PET_", "PYTHON", "TORCHELASTIC_"
 MARK = "DSUP_TEST_MARK"
 GLOO_ABORTED = "terminate called without an active exception"
 TRIES = 3
+PATIENCE_S = 500
+"""A framework's import takes many seconds, and on a busy machine minutes."""
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
 def read_or_empty(path):
@@ -121,7 +123,7 @@ class Launch:
     def _runs_the_script(self, pid):
         return bytes(self.script) in read_or_empty(Path(f"/proc/{pid}/cmdline"))
 
-    def until(self, condition, within_s=60):
+    def until(self, condition, within_s=PATIENCE_S):
         """Wait for a condition; fail if the launch ends before, or the time is over."""
         nap, end_s = threading.Event(), time.monotonic() + within_s
         while not condition():
@@ -130,7 +132,7 @@ class Launch:
             assert time.monotonic() < end_s, f"not within {within_s} s:\n{said}"
             nap.wait(0.02)
 
-    def ended(self, within_s=120):
+    def ended(self, within_s=PATIENCE_S):
         """Return the exit code once the launcher ended; say what it told, if not."""
         try:
             return self.process.wait(within_s)

@@ -17,7 +17,7 @@ import dsup_runtime
 from dsup_runtime import contract
 
 PACKAGES = str(Path(dsup_runtime.__file__).parents[1])
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 """For what is to come soon: no machine is so busy that it comes later."""
 INHERITED = {
     name: value

@@ -66,7 +66,7 @@ def launch(tmp_path):
             env=env,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
         [told] = (tmp_path / "logs").glob("*/attempt_0/outcome.json")

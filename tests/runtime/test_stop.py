@@ -256,7 +256,7 @@ def test_what_a_loader_keeps_to_itself_is_said_once(start, tmp_path, how):
     script = tmp_path / "train.py"
     script.write_text(HELPERS.replace("{how}", how))
     worker = start([sys.executable, str(script)])
-    _, error = worker.communicate(timeout=120)
+    _, error = worker.communicate(timeout=600)
 
     assert worker.returncode == 0, error
     assert (

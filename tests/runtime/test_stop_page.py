@@ -24,7 +24,7 @@ def pause(*told):
     tell(*told)
     sys.stdin.readline()
 """
-WAIT_S = 60.0
+WAIT_S = 600.0
 
 
 def eventually(find):

@@ -54,7 +54,7 @@ def stop_like_the_agent(page, slots=4):
 
 def wait_for_check(page, number, rank=0):
     """Wait until a rank has come to a check."""
-    until_s = time.monotonic() + 60
+    until_s = time.monotonic() + 600
     while page.slot(rank)[contract.SLOT_SEQUENCE] < number:
         assert time.monotonic() < until_s, f"rank {rank} never came to check {number}"
         threading.Event().wait(0.001)
@@ -129,7 +129,7 @@ told = left[-1], len(left), done
 """
     world.begin(RANK + code, supervised=supervised)
     if supervised:
-        until_s = time.monotonic() + 60
+        until_s = time.monotonic() + 600
         while not world.page.slot(1)[contract.SLOT_WANTED]:
             assert time.monotonic() < until_s, "rank 1 never wanted a stop"
             threading.Event().wait(0.001)

@@ -22,7 +22,7 @@ HARDENED = REPO / "systemd/hardened.conf"
 USERS = REPO / "systemd/sysusers.d/dsup.conf"
 HOMES = REPO / "systemd/tmpfiles.d/dsup.conf"
 SOURCES = [str(REPO / "supervisor"), str(REPO / "worker_runtime")]
-WITHIN_S = 120
+WITHIN_S = 600
 FAST = {"RestartSec": "100ms", "User": "root"}
 
 LAUNCHER = """#!/bin/sh

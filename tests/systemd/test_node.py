@@ -13,7 +13,7 @@ FAST_RUN = """
 nproc = 2
 settle = 0.2
 backoff = 0
-shutdown-timeout = 5
+shutdown-timeout = 60
 """
 BEGIN = """
 import os, pathlib, signal, subprocess, sys
@@ -140,7 +140,12 @@ SAYS = """
 print(f"one of {rank}")
 print(f"two of {rank}", file=sys.stderr, end="")
 sys.stderr.flush()
-os._exit(3) if rank == 1 else signal.pause()
+mark("said")
+if rank == 0:
+    signal.pause()
+while not (here / "said.0").exists():
+    signal.sigtimedwait([], 0.01)
+os._exit(3)
 """
 
 
@@ -192,7 +197,7 @@ def test_a_stop_waits_for_the_last_checkpoint(service):
     """As long as --shutdown-timeout says, also where systemd's own limit is lower."""
     options = f"{FAST_RUN}checkpoint-glob = '{service.directory}/step_*'\n"
     service.configure(
-        options.replace("shutdown-timeout = 5", "shutdown-timeout = 40"),
+        options,
         script=BEGIN + LOOP.format(slow=3),
         TimeoutStopSec="1",
     )
