@@ -16,8 +16,12 @@ from dsup.linux.guardian import Will
 
 GUARD = """
 import os, select, signal, subprocess, sys
+import dsup.guard
 from dsup.guard import guard
 from dsup.linux import signals
+
+if {patient}:
+    dsup.guard._LAST_WORDS_S = 600.0
 
 def say(*words):
     os.write(int(os.environ["SAY"]), (" ".join(map(str, words)) + "\\n").encode())
@@ -36,11 +40,14 @@ os._exit(code)
 
 
 class Guarded:
-    """A guard whose agent is a piece of Python, and what that says."""
+    """A guard whose agent is a piece of Python, and what that says.
 
-    def __init__(self, body, wrap=(), **how):
+    A patient one gives the scribe more than its second for the last words.
+    """
+
+    def __init__(self, body, wrap=(), *, patient=False, **how):
         self.said, say = os.pipe()
-        code = GUARD.format(body=indent(dedent(body), "    "))
+        code = GUARD.format(body=indent(dedent(body), "    "), patient=patient)
         how = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE} | how
         self.process = subprocess.Popen(
             [*wrap, sys.executable, "-c", code],
@@ -55,7 +62,7 @@ class Guarded:
     def line(self):
         """Return the next line that the agent, or one of its children, says."""
         while "\n" not in self.pending:
-            assert select.select([self.said], [], [], 60)[0], "nothing was said"
+            assert select.select([self.said], [], [], 600)[0], "nothing was said"
             part = os.read(self.said, 4096).decode()
             assert part, "all have ended, and nothing was said"
             self.pending += part
@@ -195,7 +202,8 @@ def test_the_scribe_may_finish_when_the_agent_is_stuck(guarded):
         guardian.will.spared = start("sh", "-c", last_words, "scribe", stdin=ended).pid
         say("ready")
         os.kill(os.getpid(), signal.SIGSTOP)
-        """
+        """,
+        patient=True,
     )
     assert guard.line() == "ready"
     guard.process.send_signal(signal.SIGABRT)
@@ -244,7 +252,8 @@ def test_the_scribe_may_finish_when_the_agent_is_lost(guarded):
         rank = start("sh", "-c", last_words, "rank", stdin=ended)
         guardian.will.spared = scribe.pid
         os.kill(os.getpid(), signal.SIGKILL)
-        """
+        """,
+        patient=True,
     )
 
     assert guard.process.wait(600) == 137

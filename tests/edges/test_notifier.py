@@ -155,7 +155,7 @@ tell(said=said)
 def test_at_the_end_the_last_event_is_told_before_all_others(drive):
     """A command that hangs gets half of the time, and the end of the run the rest."""
     found = drive("""
-        made = command("if event == 'slow': time.sleep(100)\\n" + NOTE, last_s=4.0)
+        made = command("if event == 'slow': time.sleep(100)\\n" + NOTE, last_s=8.0)
         for event in (b".slow", b".one", b".two", b"!last"):
             made.send(event)
         made.end(100)
