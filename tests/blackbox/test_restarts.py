@@ -109,7 +109,7 @@ def test_pauses_grow_and_the_last_one_repeats(run):
 
 def test_the_first_pause_is_ten_seconds_by_default(run, proc):
     """B32: without --backoff, the second attempt begins 10 s after the death."""
-    run.start("--nproc 1 --max-restarts 1", "*:exit=3", fast=False)
+    run.start("--nproc 1 --max-restarts 1", "0@0:exit=3", f"*:{PAUSE}", fast=False)
     proc.until(lambda: any("restart 1 in " in s for s in run.said()), 600, run.said)
 
     assert planned(run) == [10.0]
