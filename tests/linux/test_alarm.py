@@ -1,6 +1,7 @@
 """Work that is cut short."""
 
 import signal
+import sys
 import time
 
 from dsup.linux.alarm import cut_at
@@ -12,8 +13,9 @@ def test_work_that_never_ends_is_cut():
     before = signal.getsignal(signal.SIGALRM)
 
     def work():
+        found.append(1)
         while True:
-            found.append(1)
+            time.monotonic()
 
     assert not cut_at(time.monotonic() + 0.02, work)
     assert found
@@ -34,3 +36,20 @@ def test_a_moment_that_has_passed():
             time.monotonic()
 
     assert not cut_at(time.monotonic() - 1, work)
+
+
+def test_an_alarm_that_a_finalizer_swallows_comes_again(monkeypatch):
+    """What is raised there is told and dropped, and the work went on for ever."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+
+    class Lasting:
+        def __del__(self):
+            while True:
+                time.monotonic()
+
+    def work():
+        Lasting()
+        while True:
+            time.monotonic()
+
+    assert not cut_at(time.monotonic() + 0.1, work)
