@@ -17,7 +17,7 @@ def test_work_that_never_ends_is_cut():
         while True:
             time.monotonic()
 
-    assert not cut_at(time.monotonic() + 0.02, work)
+    assert not cut_at(time.monotonic() + 1, work)
     assert found
     assert signal.getsignal(signal.SIGALRM) is before
 
