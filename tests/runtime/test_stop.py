@@ -124,7 +124,7 @@ def handler(signum, frame):
     asked += 1
     request_stop(f"alarm {asked}", kind="preempt" if asked >= 20 else "limit")
 signal.signal(signal.SIGALRM, handler)
-signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
 while asked < 20:
     request_stop("loop")
     should_stop(every=1 << 40)

@@ -314,7 +314,7 @@ def handler(signum, frame):
     handled += 1
 signal.signal(signal.SIGALRM, handler)
 should_stop()
-signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
 while handled < 5:
     should_stop()
 signal.setitimer(signal.ITIMER_REAL, 0)
