@@ -1,5 +1,6 @@
 """dsup itself is killed, frozen or starved: no rank outlives it, nothing is lost."""
 
+import contextlib
 import os
 import re
 import signal
@@ -147,7 +148,8 @@ def test_a_dead_scribe_is_replaced(run, proc):
     aides = set(proc.children_of(agent)) - ranks
     assert aides
     for aide in aides:
-        os.kill(aide, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(aide, signal.SIGKILL)
     run.emit("go")
 
     assert run.ended() == 0, run.console()

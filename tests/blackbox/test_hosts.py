@@ -1,5 +1,6 @@
 """The places where dsup must work: containers, other users, limits, dead mounts."""
 
+import contextlib
 import os
 import select
 import signal
@@ -106,7 +107,8 @@ def pids_limit():
     end = threading.Event()
     while (group / "cgroup.procs").read_text():
         for pid in (group / "cgroup.procs").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         end.wait(0.05)
     group.rmdir()
 

@@ -220,7 +220,7 @@ def test_a_doctor_that_is_stopped_leaves_nobody(nvml, tmp_path):
 def _runs(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
 

@@ -1,5 +1,6 @@
 """Scripts of other frameworks run as they are: dsup is a launcher like torchrun."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -164,7 +165,8 @@ def launch(tmp_path):
         each.process.wait()
         while left := each.processes():
             for pid in left:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def test_a_script_runs_as_it_is(framework, launch):

@@ -109,4 +109,4 @@ def test_a_user_runs_it_without_root(session, service):
         place = f"{cgroup}/rank_{rank}"
         service.until(lambda p=place: len(session.manager.members(p)) == 2)
     session.run("systemctl", "--user", "stop", name)
-    assert not top.exists()
+    service.until(lambda: not top.exists(), session.told)
