@@ -105,6 +105,7 @@ class Scene:
         order = capture.Order(
             *(tuple(targets), exited, STACKS_FD, self.out, self.end),
             *(until_s, final, program),
+            patience=capture.Patience(LIMIT_S, LIMIT_S, LIMIT_S),
         )
         found = capture.decode(_in_child(order))
         start, length = found.facts
@@ -155,10 +156,8 @@ def _in_child(order):
 
 
 @pytest.fixture
-def scene(tmp_path, monkeypatch):
-    """Give ranks that are not started yet; who answers has the time for it."""
-    for limit in ("ANSWER_S", "FINAL_ANSWER_S", "SPY_S"):
-        monkeypatch.setattr(capture, limit, LIMIT_S)
+def scene(tmp_path):
+    """Give ranks that are not started yet."""
     made = Scene(tmp_path)
     yield made
     made.clean_up()

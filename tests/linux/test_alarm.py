@@ -1,8 +1,9 @@
 """Work that is cut short."""
 
 import signal
-import sys
 import time
+
+import pytest
 
 from dsup.linux.alarm import cut_at
 
@@ -38,9 +39,9 @@ def test_a_moment_that_has_passed():
     assert not cut_at(time.monotonic() - 1, work)
 
 
-def test_an_alarm_that_a_finalizer_swallows_comes_again(monkeypatch):
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_alarm_that_a_finalizer_swallows_comes_again():
     """What is raised there is told and dropped, and the work went on for ever."""
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
 
     class Lasting:
         def __del__(self):
