@@ -61,13 +61,18 @@ def ranks(memories):
                 pass_fds=(memory,),
             )
         )
-        made[-1].began_s = time.monotonic()
         memories.append(memory)
         made[-1].stdout.read(1)
     yield made
     for one in made:
         one.kill()
         one.communicate()
+
+
+def made_s(pid):
+    """Return when a process was made, by the agent's clock."""
+    asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    return proc.stat(pid).start * proc.TICK_S - asleep_s
 
 
 @pytest.fixture
@@ -84,7 +89,7 @@ def live_run(failed_run, ranks):
         for rank, one in enumerate(ranks):
             told = {"event": "rank_started", "attempt": 3, "rank": rank}
             pid = one.pid if pids is None else pids[rank]
-            began_s = one.began_s if at_s is None else at_s
+            began_s = made_s(one.pid) if at_s is None else at_s
             lines.append({**told, "n": rank + 1, "at_s": began_s, "pid": pid})
         for rank in ended:
             over = {"event": "rank_exited", "attempt": 3, "rank": rank, "status": 0}
