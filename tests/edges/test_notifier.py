@@ -29,7 +29,7 @@ def command(text, **more):
     with open(script, "w") as file:
         file.write("import os, sys, time\\nevent = sys.stdin.read()\\n" + text)
     words = (sys.executable, "-S", script, base)
-    order = notifier.Order(words, dict(os.environ), **more)
+    order = notifier.Order(words, dict(os.environ), **{"last_s": 500.0} | more)
     made = Companion("it", partial(notifier.run, order), aides, said.append, 0.05)
     made.start()
     return made
