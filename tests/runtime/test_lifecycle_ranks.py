@@ -81,6 +81,11 @@ def begin(timeout_s=60, leave_timeout_s=60):
         "gloo", init_method=f"file://{home}/meet", rank=rank,
         world_size=rt.info().world_size, timeout=timedelta(seconds=timeout_s),
     )
+    # Who leaves or freezes while others still join would have them join for ever.
+    store = dist.distributed_c10d._get_default_store()
+    store.add("joined", 1)
+    while store.add("joined", 0) < rt.info().world_size:
+        time.sleep(0.01)
     reporter = JsonLinesReporter(f"{home}/report")
     return rt.run(reporter=reporter, leave_timeout_s=leave_timeout_s)
 

@@ -90,6 +90,7 @@ class GlooGroup:
 
         self.torch = torch.distributed
         self.torch.init_process_group("gloo")
+        self.torch.barrier()  # who leaves while others join has them join for ever
         self.group = self.torch.new_group(timeout=timedelta(seconds=WAIT_S))
         self.number = torch.ones(1)
 
