@@ -14,7 +14,7 @@ from dsup.core.address import address
 from dsup.edges.control import sealed
 
 pytestmark = pytest.mark.slow
-DEADLINE_S = 120
+DEADLINE_S = 600
 
 
 class Agent:

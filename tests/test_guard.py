@@ -16,8 +16,12 @@ from dsup.linux.guardian import Will
 
 GUARD = """
 import os, select, signal, subprocess, sys
+import dsup.guard
 from dsup.guard import guard
 from dsup.linux import signals
+
+if {patient}:
+    dsup.guard._LAST_WORDS_S = 600.0
 
 def say(*words):
     os.write(int(os.environ["SAY"]), (" ".join(map(str, words)) + "\\n").encode())
@@ -36,11 +40,14 @@ os._exit(code)
 
 
 class Guarded:
-    """A guard whose agent is a piece of Python, and what that says."""
+    """A guard whose agent is a piece of Python, and what that says.
 
-    def __init__(self, body, wrap=(), **how):
+    A patient one gives the scribe more than its second for the last words.
+    """
+
+    def __init__(self, body, wrap=(), *, patient=False, **how):
         self.said, say = os.pipe()
-        code = GUARD.format(body=indent(dedent(body), "    "))
+        code = GUARD.format(body=indent(dedent(body), "    "), patient=patient)
         how = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE} | how
         self.process = subprocess.Popen(
             [*wrap, sys.executable, "-c", code],
@@ -55,7 +62,7 @@ class Guarded:
     def line(self):
         """Return the next line that the agent, or one of its children, says."""
         while "\n" not in self.pending:
-            assert select.select([self.said], [], [], 60)[0], "nothing was said"
+            assert select.select([self.said], [], [], 600)[0], "nothing was said"
             part = os.read(self.said, 4096).decode()
             assert part, "all have ended, and nothing was said"
             self.pending += part
@@ -64,7 +71,7 @@ class Guarded:
 
     def rest(self):
         """Return what is still said, once everyone who could say more has gone."""
-        end_s = time.monotonic() + 60
+        end_s = time.monotonic() + 600
         while time.monotonic() < end_s:
             if select.select([self.said], [], [], 0.1)[0]:
                 part = os.read(self.said, 4096).decode()
@@ -102,7 +109,7 @@ def guarded():
 
 def until(holds):
     """Wait for what no descriptor tells."""
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + 600
     while not (value := holds()):
         assert time.monotonic() < end_s, "it did not become so"
         select.select([], [], [], 0.01)
@@ -114,7 +121,7 @@ def test_the_agents_exit_code_is_the_guards(guarded, code):
     """An agent that ended by itself has said all that there is to say."""
     guard = guarded(f"return {code}")
 
-    assert guard.process.wait(60) == code
+    assert guard.process.wait(600) == code
     assert guard.process.stderr.read() == ""
     assert guard.rest() == "over\n"
 
@@ -128,7 +135,7 @@ def test_what_an_agent_leaves_on_purpose_lives_on(guarded):
         """
     )
     helper = int(guard.line())
-    code = guard.process.wait(60)
+    code = guard.process.wait(600)
     alive = proc.is_alive(helper)
     os.kill(helper, signal.SIGKILL)
 
@@ -163,7 +170,7 @@ def test_a_lost_agent_takes_everything_with_it(guarded, end, code, how):
     guard = guarded(BRANCHES + "    " + end)
     assert guard.line() == "ready"
 
-    assert guard.process.wait(60) == code
+    assert guard.process.wait(600) == code
     assert guard.rest() == "over\n"
     assert (
         guard.process.stderr.read()
@@ -179,7 +186,7 @@ def test_a_watchdog_that_gave_up_takes_everything_with_it(guarded):
 
     guard.process.send_signal(signal.SIGABRT)
 
-    assert guard.process.wait(60) == 134
+    assert guard.process.wait(600) == 134
     assert guard.rest() == "over\n"
     assert guard.process.stderr.read().startswith(
         "dsup: SIGABRT: the watchdog missed the agent's signs of life, "
@@ -195,12 +202,13 @@ def test_the_scribe_may_finish_when_the_agent_is_stuck(guarded):
         guardian.will.spared = start("sh", "-c", last_words, "scribe", stdin=ended).pid
         say("ready")
         os.kill(os.getpid(), signal.SIGSTOP)
-        """
+        """,
+        patient=True,
     )
     assert guard.line() == "ready"
     guard.process.send_signal(signal.SIGABRT)
 
-    assert guard.process.wait(60) == 134
+    assert guard.process.wait(600) == 134
     assert guard.rest() == "scribe\nover\n"
 
 
@@ -214,7 +222,7 @@ def test_an_abort_below_the_guard_is_deadly_as_anywhere(guarded):
     )
 
     assert guard.line() == "-6"
-    assert guard.process.wait(60) == 134
+    assert guard.process.wait(600) == 134
 
 
 def test_the_killed_are_counted_once_each(guarded):
@@ -226,7 +234,7 @@ def test_the_killed_are_counted_once_each(guarded):
         os.kill(os.getpid(), signal.SIGKILL)
         """
     )
-    guard.process.wait(60)
+    guard.process.wait(600)
 
     assert guard.process.stderr.read() == (
         "dsup: the agent ended by SIGKILL; nothing of the run is left "
@@ -244,10 +252,11 @@ def test_the_scribe_may_finish_when_the_agent_is_lost(guarded):
         rank = start("sh", "-c", last_words, "rank", stdin=ended)
         guardian.will.spared = scribe.pid
         os.kill(os.getpid(), signal.SIGKILL)
-        """
+        """,
+        patient=True,
     )
 
-    assert guard.process.wait(60) == 137
+    assert guard.process.wait(600) == 137
     assert guard.rest() == "scribe\nover\n"
 
 
@@ -263,7 +272,7 @@ def test_a_scribe_that_does_not_finish_is_killed_in_time(guarded):
     )
     guard.line()
     started_s = time.monotonic()
-    guard.process.wait(60)
+    guard.process.wait(600)
 
     assert time.monotonic() - started_s > 0.9
     assert guard.rest() == "over\n"
@@ -287,7 +296,7 @@ def test_the_temporary_directory_goes_with_a_lost_agent(guarded, tmp_path, end, 
         {end}
         """
     )
-    guard.process.wait(60)
+    guard.process.wait(600)
 
     assert tmp_dir.exists() == kept
 
@@ -333,7 +342,7 @@ def test_signals_are_passed_on_to_the_agent(guarded):
         guard.process.send_signal(number)
 
         assert guard.line() == f"{int(number)} True"
-    assert guard.process.wait(60) == 5
+    assert guard.process.wait(600) == 5
 
 
 def test_a_hangup_that_was_ignored_is_not_passed_on(guarded):
@@ -393,7 +402,7 @@ def test_an_agents_child_that_stops_changes_nothing(guarded):
     os.kill(agent, signal.SIGCONT)
 
     assert guard.line() == "continued"
-    assert guard.process.wait(60) == 4
+    assert guard.process.wait(600) == 4
 
 
 CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-"}
@@ -436,7 +445,7 @@ def test_a_console_that_takes_nothing_costs_no_time(guarded):
             break
     os.set_blocking(full, True)
     guard = guarded("os.kill(os.getpid(), signal.SIGKILL)", stderr=full)
-    code = guard.process.wait(60)
+    code = guard.process.wait(600)
     os.close(unread)
     os.close(full)
 
@@ -473,7 +482,7 @@ def test_as_pid_1_the_guard_passes_signals_on(guarded):
         os.kill(init, number)
 
         assert guard.line() == f"{int(number)} True"
-    assert guard.process.wait(60) == 5
+    assert guard.process.wait(600) == 5
 
 
 @pytest.mark.root
@@ -481,5 +490,5 @@ def test_as_pid_1_the_guard_cleans_up(guarded):
     """The code and the end of all are the same as anywhere."""
     guard = guarded(BRANCHES + "    os.kill(os.getpid(), signal.SIGKILL)", wrap=INIT)
 
-    assert guard.process.wait(60) == 137
+    assert guard.process.wait(600) == 137
     assert guard.rest().split() == ["ready", "over"]

@@ -23,7 +23,7 @@ from dsup.edges.heartbeats import Page
 from dsup.hangs import CAPTURE_S, FINAL_S, Hangs
 from dsup_runtime import contract
 
-LIMIT_S = 15
+LIMIT_S = 600
 POLICY = Policy(None, (10.0,), 1800.0, restart_on_user=False, checkpoints_known=False)
 SPEC = Spec(2, 2.0, 25.0, keep_helpers=False, policy=POLICY)
 RUNNING = machine.initial(SPEC)._replace(stage=Stage.RUNNING, alive=frozenset({0, 1}))

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import secrets
+import select
 import shlex
 import shutil
 import signal
@@ -28,10 +29,10 @@ SOURCES = [str(REPO / "supervisor"), str(REPO / "worker_runtime")]
 DSUP = [sys.executable, "-m", "dsup", "launch"]
 LAUNCHER = shlex.split(os.environ.get("DSUP_TEST_LAUNCHER", "")) or DSUP
 IS_DSUP = "torchrun" not in LAUNCHER[0]
-FAST = "--settle 0.2 --backoff 0 --shutdown-timeout 5"
+FAST = "--settle 0.2 --backoff 0 --shutdown-timeout 60"
 ONLY_DSUP_HAS = ("--settle", "--backoff", "--healthy-after")
 MNT_DETACH = 2
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 """For what is to come soon: no machine is so busy that it comes later."""
 NOT_OURS = (
     *("PET_", "DSUP_", "TORCHELASTIC_", "OMP_NUM", "MASTER_", "PYTHON", "XDG_"),
@@ -97,6 +98,8 @@ class Output:
 
     def close(self):
         """Read to the end; what a test leaves behind may hold the stream open."""
+        while self._thread.is_alive() and select.select([self._pipe], [], [], 0)[0]:
+            self._thread.join(0.01)
         self._thread.join(1)
 
 

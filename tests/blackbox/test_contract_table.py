@@ -136,7 +136,7 @@ RANKS = [
     ),
     case(
         "B28 the first death is named, not those that it caused",
-        "--nproc-per-node 4",
+        "--nproc-per-node 4 --settle 120",
         "3:emit=ready,wait=ready*4,emit=going,die=SEGV",
         "*:emit=ready,wait=going,work=0.02,raise=peer-gone",
         rc=139,

@@ -27,7 +27,7 @@ def fake(run, proc, nvml):
         options = f"--nproc 2 --max-restarts 0 {more}"
         run.start(options, *clauses, env=environment)
         if mode != "hang_start":
-            proc.until(seen.exists, 60, "NVML was never asked")
+            proc.until(seen.exists, 600, "NVML was never asked")
         run.emit("asked")
         return run
 

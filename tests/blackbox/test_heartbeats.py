@@ -19,7 +19,7 @@ first = info().attempt * 100
 for step in range(first, first + 42):
     beat(step)
     threading.Event().wait(0.002)
-with phase("checkpoint", limit_s=60):
+with phase("checkpoint", limit_s=600):
     print("supervised:", info().supervised, flush=True)
     while not os.path.exists(os.environ["GO"] + str(info().attempt)):
         threading.Event().wait(0.01)
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_made_costs_a_line(run, script, proc):
     script.write_text(REPORTING.replace(WAITS, f"os.path.exists({str(go)!r})"))
     run.start("--heartbeat file --nproc 2 --max-restarts 1", script=script)
     directory = proc.until(
-        lambda: run.logs.exists() and list(run.logs.glob("*/attempt_0/1")), 60, "none"
+        lambda: run.logs.exists() and list(run.logs.glob("*/attempt_0/1")), 600, "none"
     )[0].parents[1]
     (directory / "attempt_1").mkdir()
     (directory / "attempt_1" / "heartbeats").symlink_to(run.files / "elsewhere")
@@ -172,7 +172,7 @@ def test_all_ranks_leave_at_the_same_step_by_any_way(run, proc, kind):
     script = run.files / "stopping.py"
     script.write_text(STOPPING)
     run.start(f"--heartbeat {kind} --nproc 2", script=script)
-    proc.until(lambda: "ready" in run.console(), 60, run.console)
+    proc.until(lambda: "ready" in run.console(), 600, run.console)
     run.signal(signal.SIGTERM)
 
     assert run.ended() == 143, run.console()

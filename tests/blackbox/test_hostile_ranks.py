@@ -42,7 +42,7 @@ def test_a_stop_works_while_a_debugger_holds_a_dead_rank(hostile, run, proc):
     """The agent does not wait for the debugger."""
     hostile("--nproc 2 --settle 600", "traced=3")
     run.wait_event("done")
-    proc.until(lambda: any("exit code 3" in s for s in run.said()), 60, run.console)
+    proc.until(lambda: any("exit code 3" in s for s in run.said()), 600, run.console)
     run.signal(signal.SIGTERM)
 
     assert run.ended() == 143, run.console()

@@ -1,5 +1,6 @@
 """The places where dsup must work: containers, other users, limits, dead mounts."""
 
+import contextlib
 import os
 import select
 import signal
@@ -37,11 +38,13 @@ class TestPid1:
 
     def test_zombies_of_others_are_reaped(self, run):
         """Processes that were orphaned during the run do not stay as zombies."""
-        listing = f"ps -A -o stat=,args= > {run.files}/ps; exit 0"
+        listing = f"ps -A -o stat=,args= > {run.files}/ps"
+        look = f"sleep 0.1; {listing}; grep -q ^Z {run.files}/ps || exit 0"
         run.start(
             "--nproc 1 --no-python",
             "-c",
-            f"for i in 1 2 3; do (setsid sleep 0.05 &) ; done; sleep 0.5; {listing}",
+            f"for i in 1 2 3; do (setsid sleep 0.05 &) ; done; sleep 0.5; "
+            f"for i in {{1..600}}; do {look}; done",
             script="bash",
             wrap=AS_PID_1,
         )
@@ -72,7 +75,7 @@ class TestPid1:
 
         assert run.ended() == 137, run.console()
         assert any("agent" in line for line in run.said()), run.console()
-        proc.until(lambda: not run.processes(), 60, run.processes)
+        proc.until(lambda: not run.processes(), 600, run.processes)
 
 
 @pytest.mark.root
@@ -104,7 +107,8 @@ def pids_limit():
     end = threading.Event()
     while (group / "cgroup.procs").read_text():
         for pid in (group / "cgroup.procs").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         end.wait(0.05)
     group.rmdir()
 
@@ -215,7 +219,7 @@ def test_the_end_while_preparing_a_restart(run, proc, lose, end):
         f"*@0:helper=clear,{PAUSE}",
         "*:emit=again",
     )
-    agent = proc.until(lambda: proc.children_of(run.process.pid), 60, run.console)[0]
+    agent = proc.until(lambda: proc.children_of(run.process.pid), 600, run.console)[0]
     run.wait_event("ready", 2)
     wait_for_a_look = lose.at(root)
     run.emit("go")
@@ -225,11 +229,11 @@ def test_the_end_while_preparing_a_restart(run, proc, lose, end):
     assert run.ended() == code, run.console()
     proc.until(
         lambda: all(proc.state_of(pid) == "D" for pid, _ in run.processes()),
-        60,
+        600,
         run.processes,
     )
     lose.release()
-    proc.until(lambda: not run.processes(), 60, run.processes)
+    proc.until(lambda: not run.processes(), 600, run.processes)
     assert not run.events("again")
 
 

@@ -18,7 +18,7 @@ import pytest
 
 REPO = Path(__file__).parents[2]
 pytestmark = [pytest.mark.dsup_only, pytest.mark.slow]
-SOON_S = 120
+SOON_S = 600
 
 STEPPING = """
 import os, threading
@@ -34,7 +34,7 @@ for step in range(first, first + 100_000):
 """
 NOTED = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
 SCRAPES = """
-global: {{scrape_interval: 1s}}
+global: {{scrape_interval: 2s}}
 scrape_configs:
   - job_name: dsup
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
@@ -117,12 +117,16 @@ def test_a_restart_is_seen_by_all_who_look_on(run, script, prometheus, proc):
     )
 
     proc.until(lambda: ask("dsup_attempts_total") == [2], SOON_S, run.console)
-    assert ask('dsup_failures_total{cause="killed"}') == [1]
-    assert ask("dsup_up") == ask("sum(dsup_stage)") == [1]
     proc.until(lambda: ask("min(dsup_rank_step) >= 1000"), SOON_S, run.console)
-    assert ask("count(dsup_rank_heartbeat_age_seconds < 60)") == [2]
-    whole = ask("sum(dsup_ledger_seconds) / sum(dsup_run_seconds)")
-    assert whole == [pytest.approx(1, abs=0.05)]
+    for query, answer in (
+        ('dsup_failures_total{cause="killed"}', [1]),
+        ("dsup_up", [1]),
+        ("sum(dsup_stage)", [1]),
+        ("count(dsup_rank_heartbeat_age_seconds < 600)", [2]),
+        ("round(100 * sum(dsup_ledger_seconds) / sum(dsup_run_seconds))", [100]),
+    ):
+        # Nothing is there for a while where a scrape took longer than its limit.
+        proc.until(lambda q=query, a=answer: ask(q) == a, SOON_S, query)
     gate.touch()
     assert run.ended() == 0, run.console()
 

@@ -82,7 +82,7 @@ def test_no_rank_outlives_dsup(run, proc, number):
     run.signal(number)
 
     assert run.ended() == 128 + number
-    proc.until(lambda: not run.processes(), 60, run.processes)
+    proc.until(lambda: not run.processes(), 600, run.processes)
 
 
 @pytest.mark.dsup_only
@@ -120,7 +120,7 @@ def test_half_the_grace_for_the_signal_then_term(run):
     assert run.ended() == 130, run.console()
     assert len(run.events("saved")) == 1
     asked, half = run.journal("signalled", "tick")
-    assert half.at_s - asked.at_s == pytest.approx(1.5, abs=1)
+    assert half.at_s - asked.at_s > 1.4
 
 
 @pytest.mark.dsup_only
@@ -137,9 +137,9 @@ def test_ctrl_c_of_a_terminal_counts_once(run):
 
 def later(run, proc, number, nth=2):
     """Send a signal that counts as another one: they must be a second apart."""
-    proc.until(lambda: len(run.journal("signalled")) == nth - 1, 60, run.console)
+    proc.until(lambda: len(run.journal("signalled")) == nth - 1, 600, run.console)
     end_s = run.elapsed_s() + 1.1
-    proc.until(lambda: run.elapsed_s() > end_s, 60, "the clock stands")
+    proc.until(lambda: run.elapsed_s() > end_s, 600, "the clock stands")
     run.signal(number)
 
 
@@ -205,7 +205,7 @@ def test_nohup_is_respected(run, proc):
     run.wait_event("ready")
     run.signal(signal.SIGHUP)
     run.signal(signal.SIGUSR1)
-    proc.until(lambda: any("USR1" in line for line in run.said()), 60, run.console)
+    proc.until(lambda: any("USR1" in line for line in run.said()), 600, run.console)
     run.emit("go")
 
     assert run.ended() == 0, run.console()
@@ -226,10 +226,10 @@ def test_signals_are_for_ranks_not_for_their_helpers(run, proc):
         "    sys.exit()\n"
         "signal.signal(signal.SIGTERM, save)\n"
         "print('parent-ready', flush=True)\n"
-        "signal.pause()\n"
+        "while True: signal.sigtimedwait([], 5)\n"
     )
     run.start("--nproc 1 --shutdown-timeout 2", script=script)
-    proc.until(lambda: "parent-ready" in run.console(), 60, run.console)
+    proc.until(lambda: "parent-ready" in run.console(), 600, run.console)
     run.signal(signal.SIGTERM)
 
     assert run.ended() == 143, run.console()
@@ -274,7 +274,7 @@ def test_helpers_may_be_kept(run):
 def test_a_stop_at_any_moment_of_the_start(run, proc, number):
     """Once there is an agent a stop ends the run with its code, without a trace."""
     run.start("--nproc 4", f"*:{PAUSE}")
-    proc.until(lambda: proc.children_of(run.process.pid), 60, run.console)
+    proc.until(lambda: proc.children_of(run.process.pid), 600, run.console)
     run.signal(number)
 
     assert run.ended() == 128 + number, run.console()

@@ -34,9 +34,9 @@ def told(run):
 
 def directory_of(run, proc):
     """Return the directory of a run, once it says there whose it is."""
-    said = proc.until(lambda: [s for s in run.said() if "logs in " in s], 60, "a line")
+    said = proc.until(lambda: [s for s in run.said() if "logs in " in s], 600, "a line")
     path = run.logs / said[0].partition("logs in ")[2].partition(";")[0]
-    proc.until((path / "run.json").exists, 60, "no run.json")
+    proc.until((path / "run.json").exists, 600, "no run.json")
     return path
 
 
@@ -53,10 +53,10 @@ def test_failures_are_counted_across_launches_of_one_parent(again, proc):
     env = {"SLURM_JOB_ID": "17"}
     first = cut_off(again(env), proc)
     run = again(env)
-    proc.until(lambda: told(run), 60, run.console)
+    proc.until(lambda: told(run), 600, run.console)
     second = cut_off(run, proc)
     run = again(env)
-    proc.until(lambda: told(run), 60, run.console)
+    proc.until(lambda: told(run), 600, run.console)
 
     assert told(run)[0].removeprefix(BEFORE) == (
         f"{second.name}, ended when its agent was killed (attempt 0); "
@@ -77,7 +77,7 @@ def test_after_a_launch_by_hand_one_line_says_what_became_of_it(again, proc):
     if '"parent": ""' not in (first / "run.json").read_text():
         pytest.skip("the tests themselves run in a systemd unit")
     run = again(NOBODY_S)
-    proc.until(lambda: told(run), 60, run.console)
+    proc.until(lambda: told(run), 600, run.console)
 
     assert told(run)[0].removeprefix(BEFORE) == (
         f"{first.name}, ended without a word: its agent was killed; "

@@ -64,7 +64,7 @@ def test_an_ordinary_user(run, proc, who, as_nobody):
         run.emit("go")
 
     assert run.ended() == (137 if who else 0), run.console()
-    proc.until(lambda: not run.processes(), 60, run.processes)
+    proc.until(lambda: not run.processes(), 600, run.processes)
 
 
 BECOMES_ROOT = """

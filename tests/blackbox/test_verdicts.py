@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.dsup_only, pytest.mark.slow]
 WORKERS = Path(__file__).parent / "workers"
 RING = WORKERS / "ring.py"
 SPOIL = WORKERS / "spoil.py"
+STAY = {"first_line", "sleep", "stop", "thread"}
+"""Kinds of which not every rank ends by itself."""
 
 
 def soak(*row):
@@ -28,7 +30,8 @@ def verdict_of(run, attempt=0):
 
 def judged(run, kind, culprit=2, *, ranks=4, act=None):
     """Launch the ring with one rank that fails; return its verdict and exit code."""
-    run.start(f"--nproc {ranks} --settle 2", kind, str(culprit), script=RING)
+    settle_s = 2 if kind in STAY else 120
+    run.start(f"--nproc {ranks} --settle {settle_s}", kind, str(culprit), script=RING)
     if act:
         act()
     code = run.ended()
@@ -124,7 +127,7 @@ def diagnose(run, *words):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -161,7 +164,7 @@ def test_a_launcher_around_dsup_gets_the_error_file(run):
     """What torchrun writes for the one that started it, dsup writes, too."""
     outer = run.files / "outer.json"
     env = {"TORCHELASTIC_ERROR_FILE": str(outer)}
-    run.start("--nproc 2 --settle 2", "raise", "1", script=RING, env=env)
+    run.start("--nproc 2 --settle 120", "raise", "1", script=RING, env=env)
 
     assert run.ended() == 1
     told = json.loads(outer.read_text())["message"]

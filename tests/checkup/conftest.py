@@ -26,7 +26,7 @@ def looked_at(nvml):
             env={**os.environ, **library, **settings, **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -55,7 +55,7 @@ def dsup(*words, **environment):
         env={**os.environ, "NO_COLOR": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
 
@@ -75,7 +75,7 @@ def test_the_doctor_answers_programs_and_judges_the_limits_it_has(nvml, tmp_path
         },
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
 
@@ -148,12 +148,12 @@ def test_a_stop_does_not_wait_for_a_driver_that_hangs(nvml, tmp_path):
         env={**os.environ, **fake},
         stderr=subprocess.PIPE,
     )
-    until_s = time.monotonic() + 120
+    until_s = time.monotonic() + 600
     while not list(tmp_path.glob("runs/*")) and time.monotonic() < until_s:
         threading.Event().wait(0.01)
 
     launched.terminate()
-    _, said = launched.communicate(timeout=200)
+    _, said = launched.communicate(timeout=600)
 
     assert launched.returncode == 143
     assert said == b"dsup: stopped by SIGTERM before any rank ran\n"
@@ -179,7 +179,7 @@ def test_a_closed_output_is_no_fault_of_ours(command, tmp_path):
         ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "dsup", command],
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
         stderr=subprocess.PIPE,
-        timeout=200,
+        timeout=600,
         check=False,
     )
 
@@ -204,7 +204,7 @@ def test_a_doctor_that_is_stopped_leaves_nobody(nvml, tmp_path):
             "PYTHON_EXEC": str(wrapper),
         },
     )
-    until_s = time.monotonic() + 120
+    until_s = time.monotonic() + 600
     while not mark.exists() and time.monotonic() < until_s:
         threading.Event().wait(0.01)
     sleeper = int(mark.read_text())
@@ -220,7 +220,7 @@ def test_a_doctor_that_is_stopped_leaves_nobody(nvml, tmp_path):
 def _runs(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -51,6 +53,42 @@ class Said(NamedTuple):
         lines = (line.strip().rpartition("  (") for line in section.splitlines())
         named = ((*text.split("=", 1), origin[:-1]) for text, _, origin in lines)
         return {name: (value, origin) for name, value, origin in named}
+
+
+COUNTED = """
+import os, runpy, sys
+calls = 0
+def count(_frame, event, _argument):
+    global calls
+    calls += event in {"call", "c_call"}
+def end(code, leave=os._exit):
+    sys.setprofile(None)
+    print(calls, len(sys.modules), file=sys.stderr, flush=True)
+    leave(code)
+os._exit = end
+sys.argv[0] = "dsup"
+sys.setprofile(count)
+try:
+    runpy.run_module("dsup", run_name="__main__", alter_sys=True)
+except SystemExit as done:
+    end(done.code or 0)
+"""
+
+
+@pytest.fixture
+def cost():
+    """Give ``cost(*words)``: how many calls dsup makes then, and modules it has.
+
+    Its time is a matter of the machine, and of what else runs there.
+    """
+
+    def of(*words):
+        argv = [sys.executable, "-c", COUNTED, *words]
+        done = subprocess.run(argv, capture_output=True, check=True, text=True)
+        told = [[int(n) for n in line.split()] for line in done.stderr.splitlines()]
+        return sum(calls for calls, _ in told), max(modules for _, modules in told)
+
+    return of
 
 
 @pytest.fixture

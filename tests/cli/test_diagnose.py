@@ -49,10 +49,10 @@ SPEC = {
 
 
 def until(condition):
-    """Wait for a condition, ten seconds at most, and return its value."""
-    nap, end_s = threading.Event(), time.monotonic() + 60
+    """Wait for a condition, some minutes at most, and return its value."""
+    nap, end_s = threading.Event(), time.monotonic() + 600
     while not (value := condition()):
-        assert time.monotonic() < end_s, "not within a minute"
+        assert time.monotonic() < end_s, "not within minutes"
         nap.wait(0.01)
     return value
 
@@ -701,19 +701,13 @@ def test_colours_are_shown_where_they_are_wanted(made, dsup):
 
 
 @pytest.mark.slow
-def test_a_diagnosis_is_at_hand_at_once(made, dsup):
-    """In under 150 ms of processor time."""
+def test_a_diagnosis_is_at_hand_at_once(made, cost):
+    """A tenth of a second's work, wherever that takes a tenth of a second."""
     keep(made(*GIVEN_UP), verdict())
-    took_s = []
-    for _ in range(5):
-        null = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-        argv = [sys.executable, "-m", "dsup", "diagnose"]
-        pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=null)
-        _, status, used = os.wait4(pid, 0)
-        assert status == 0
-        took_s.append(used.ru_utime + used.ru_stime)
+    calls, modules = cost("diagnose")
 
-    assert min(took_s) < 0.15
+    assert calls < 200_000
+    assert modules < 280
 
 
 @pytest.fixture

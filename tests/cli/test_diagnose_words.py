@@ -172,7 +172,7 @@ def test_a_fifo_is_waited_for(home):
     asked = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=home)
     with open(home / "pipe", "w") as pipe:
         pipe.write(ERROR)
-    out, _ = asked.communicate(timeout=60)
+    out, _ = asked.communicate(timeout=600)
 
     assert json.loads(out)["verdicts"][0]["first_ranks"] == [1]
 
@@ -187,7 +187,7 @@ def test_on_a_terminal_it_is_said_what_is_waited_for(home):
     os.close(theirs)
     said = os.read(ours, 1000)
     asked.send_signal(signal.SIGINT)
-    code = asked.wait(timeout=60)
+    code = asked.wait(timeout=600)
     os.close(ours)
 
     assert b"waiting for whoever writes to 'pipe'" in said

@@ -19,7 +19,7 @@ from dsup_runtime.contract import INDEX_RECORD
 
 NAME = "20991130T022748Z-train-a0b408_here"
 START_NS = 1_780_000_000_000_000_000
-DEADLINE_S = 120
+DEADLINE_S = 600
 
 
 class Directory:

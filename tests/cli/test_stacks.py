@@ -69,6 +69,12 @@ def ranks(memories):
         one.communicate()
 
 
+def made_s(pid):
+    """Return when a process was made, by the agent's clock."""
+    asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+    return proc.stat(pid).start * proc.TICK_S - asleep_s
+
+
 @pytest.fixture
 def live_run(failed_run, ranks):
     """Give ``live_run(**changes)``: the directory of a run whose journal is held."""
@@ -83,7 +89,7 @@ def live_run(failed_run, ranks):
         for rank, one in enumerate(ranks):
             told = {"event": "rank_started", "attempt": 3, "rank": rank}
             pid = one.pid if pids is None else pids[rank]
-            began_s = time.monotonic() if at_s is None else at_s
+            began_s = made_s(one.pid) if at_s is None else at_s
             lines.append({**told, "n": rank + 1, "at_s": began_s, "pid": pid})
         for rank in ended:
             over = {"event": "rank_exited", "attempt": 3, "rank": rank, "status": 0}

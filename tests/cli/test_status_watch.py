@@ -19,7 +19,7 @@ import pytest
 
 from dsup_runtime import contract
 
-DEADLINE_S = 120
+DEADLINE_S = 600
 OFTEN = """
 import sys
 from dsup.cli import main, watch

@@ -16,8 +16,6 @@ from dsup.drill.judging import Seen, Times, Word
 from dsup.drill.scenarios import BY_NAME, SCENARIOS
 from dsup.linux import proc
 
-pytestmark = pytest.mark.timeout(120)
-
 QUICK = ("kill", "raise", "torn-checkpoint", "agent-killed")
 
 
@@ -73,7 +71,6 @@ def test_some_scenarios(drill, tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_all_scenarios(drill, tmp_path):
     """None fails here; what this machine does not allow is skipped, with the reason."""
     process = drill("--json")

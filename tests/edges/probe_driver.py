@@ -17,7 +17,7 @@ from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
 from dsup.facts import gpu_health, gpu_load, nvml
 
-LIMIT_S = 60.0
+LIMIT_S = 600.0
 RANK = {"LOCAL_RANK": "0"}
 
 

@@ -5,7 +5,8 @@ descriptors 1 and 2 are the console under test. Ranks are shell commands.
 
     scribe_driver.py ORDERS_FD REPORTS_FD SPEED SETTINGS_JSON
 
-SPEED makes its clock run faster, so that 5 s of silence pass sooner.
+SPEED makes its clock run faster, so that 5 s of silence pass sooner; an order may do so
+later, when nobody is there any more who has to be as fast.
 """
 
 import json
@@ -34,7 +35,8 @@ class Driver:
 
     def __init__(self, orders_fd, reports_fd, speed, settings):
         self.orders_fd, self.reports_fd, self.speed = orders_fd, reports_fd, speed
-        self.orders, self.ranks, self.ended, self.page = b"", {}, False, -1
+        self.orders, self.ranks, self.ended, self.ahead_s = b"", {}, False, 0.0
+        self.page = -1
         self.scribe = Scribe(as_settings(settings), self.now)
         self.epoll = select.epoll()
         self.epoll.register(self.scribe.fd, select.EPOLLIN)
@@ -42,7 +44,7 @@ class Driver:
 
     def now(self):
         """Return the time of the faster clock."""
-        return time.monotonic() * self.speed
+        return time.monotonic() * self.speed + self.ahead_s
 
     def run(self):
         """Work until the scribe has ended."""
@@ -126,6 +128,15 @@ class Driver:
     def do_fds(self):
         """Report how many descriptors this process has."""
         self.tell("fds", len(os.listdir("/proc/self/fd")))
+
+    def do_hurry(self, speed):
+        """Make the clock run faster from now on."""
+        self.ahead_s += time.monotonic() * (self.speed - speed)
+        self.speed = speed
+
+    def do_pass(self, seconds):
+        """Have that time pass at once."""
+        self.ahead_s += seconds
 
     def do_die(self):
         """Die as an agent that is killed does."""

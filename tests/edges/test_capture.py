@@ -56,7 +56,7 @@ GARBAGE = (
 )
 SPY = spy.find(os.environ.get("PATH", ""))
 needs_py_spy = pytest.mark.skipif(not SPY, reason="py-spy is not installed")
-LIMIT_S = 15
+LIMIT_S = 600
 
 
 class Scene:
@@ -98,13 +98,14 @@ class Scene:
         while heard < signs * len(scripts):
             heard += len(self.ready.recv(16))
 
-    def take(self, *, final=False, exited=(), program=SPY, within_s=5.0):
+    def take(self, *, final=False, exited=(), program=SPY, within_s=LIMIT_S):
         """Capture all of them; return what was found and the processes."""
         targets = [capture.Target(r.rank, r.pid, r.stacks) for r in self.ranks]
         until_s = time.monotonic() + within_s
         order = capture.Order(
             *(tuple(targets), exited, STACKS_FD, self.out, self.end),
             *(until_s, final, program),
+            patience=capture.Patience(LIMIT_S, LIMIT_S, LIMIT_S),
         )
         found = capture.decode(_in_child(order))
         start, length = found.facts
@@ -303,7 +304,7 @@ def test_the_main_thread_of_a_crowd_is_written_too(scene):
     scene.start(CROWD)
 
     for _ in range(2):
-        _, (taken,) = scene.take(program="", within_s=LIMIT_S)
+        _, (taken,) = scene.take(program="")
         assert main_of(taken) == ["rest", "<module>"]
         assert len(taken.threads) > 90
 

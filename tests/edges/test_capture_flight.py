@@ -14,7 +14,7 @@ from dsup.edges import capture
 from dsup.facts.flight_recorder import DUMP_MAX_BYTES, decode, of_dump
 from dsup.linux.recorder_pipe import Asked, Recorder, recorders
 
-LIMIT_S = 30.0
+LIMIT_S = 600.0
 MNT_DETACH = 2
 TRACE = {
     "version": "2.10",

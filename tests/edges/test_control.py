@@ -20,7 +20,7 @@ from dsup.edges.loop import Loop
 from dsup_runtime import contract
 
 SILENT = 40
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 ASK = """
 import os, sys
 from dsup import control_client

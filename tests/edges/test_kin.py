@@ -70,7 +70,7 @@ def drive():
             capture_output=True,
             check=False,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout)

@@ -34,7 +34,7 @@ def pipes():
 
 def soon():
     """Return the latest end of a turn that should not wait."""
-    return time.monotonic() + 60
+    return time.monotonic() + 600
 
 
 def test_handlers_run_in_the_order_of_readiness(pipes):
@@ -183,7 +183,7 @@ read, write = os.pipe()
 seen = []
 loop.watch(read, lambda: seen.append(loop.late_s))
 print("ready", flush=True)
-overdue_s = loop.turn(time.monotonic() + 0.3)
+overdue_s = loop.turn(time.monotonic() + 2)
 os.write(write, b"x")
 print(overdue_s >= 0.3, loop.late_s == overdue_s, flush=True)
 """
@@ -211,7 +211,7 @@ def test_a_loop_that_was_stopped_says_by_how_much_it_woke_too_late():
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.7)
+            process.wait(2.5)
         process.send_signal(signal.SIGCONT)
         said = process.stdout.readline()
 

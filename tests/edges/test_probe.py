@@ -39,7 +39,7 @@ def probed(nvml, tmp_path):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -47,11 +47,11 @@ def apart(script):
             capture_output=True,
             check=False,
             text=True,
-            timeout=120,
+            timeout=600,
         )
     finally:
         left = subprocess.run(
-            [*spaces, CLEAN, "sh", name], capture_output=True, check=False, timeout=120
+            [*spaces, CLEAN, "sh", name], capture_output=True, check=False, timeout=600
         )
     assert done.returncode == 0, done.stderr
     assert left.returncode == 0, left.stderr

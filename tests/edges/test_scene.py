@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from dsup.edges import aide
 from dsup.edges.scene import FILE_MAX_BYTES, Scene, decode, look
 
+LIMIT_S = 600.0
+
 TRACEBACK = "".join(
     f'  File "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module_{n}.py", '
     f"line {n * 37}, in _call_impl\n    return forward_call(*args, **kwargs)\n"
@@ -32,7 +34,7 @@ def report(rank):
 
 def seen(places=(), files=()):
     """Return the scene as the agent hears of it."""
-    return decode(look(dict(places), dict(files)))
+    return decode(look(dict(places), dict(files), LIMIT_S))
 
 
 def test_space_is_told_by_name(tmp_path):
@@ -201,7 +203,7 @@ def test_the_earliest_three_of_any_content_fit(tmp_path, ranks, least):
     files = sizes(tmp_path, contents)
     names = "run directory", "checkpoints", "TMPDIR", "shared memory"
     places = dict.fromkeys(names, str(tmp_path))
-    answer = look(places, files)
+    answer = look(places, files, LIMIT_S)
 
     assert len(answer) < aide.ANSWER_MAX_BYTES
     found = decode(answer).error_files
@@ -212,7 +214,7 @@ def test_the_earliest_three_of_any_content_fit(tmp_path, ranks, least):
 def test_common_tracebacks_of_many_ranks_fit(tmp_path):
     """Of 64 ranks that all raise, every report of a usual size arrives."""
     files = sizes(tmp_path, [report(rank) for rank in range(64)])
-    answer = look({}, files)
+    answer = look({}, files, LIMIT_S)
 
     assert len(answer) < aide.ANSWER_MAX_BYTES
     assert decode(answer).error_files == {rank: report(rank) for rank in range(64)}
@@ -223,7 +225,7 @@ import base64, ctypes, json, os, resource, struct, sys, threading, zlib
 from dsup.attribution import timeline
 from dsup.edges import scene
 where, other = sys.argv[1:3]
-def show(limit_s=1.0):
+def show(limit_s=600.0):
     found = scene.decode(scene.look({"TMPDIR": where}, {0: other}, limit_s))
     names = [space.name for space in found.spaces]
     print(json.dumps([names, sorted(found.error_files), found.silent]))
@@ -260,7 +262,7 @@ def drive(tmp_path):
         places = str(tmp_path / "place"), str(tmp_path / "0.json")
         command = [*wrap, sys.executable, "-c", DRIVER + code, *places]
         done = subprocess.run(
-            command, capture_output=True, check=False, text=True, timeout=60
+            command, capture_output=True, check=False, text=True, timeout=600
         )
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout)
@@ -274,7 +276,7 @@ def test_a_dead_disk_is_named_and_hides_nothing_else(drive):
     """A file system that never answers costs its own answer, and is told of."""
     if not os.path.exists("/dev/fuse"):
         pytest.skip("no /dev/fuse here")
-    facts = drive(DEAD_DISK + "show()", "unshare", "--mount")
+    facts = drive(DEAD_DISK + "show(3.0)", "unshare", "--mount")
 
     assert facts == [[], [0], ["TMPDIR"]]
 
@@ -303,7 +305,7 @@ def test_a_file_that_may_not_be_read_is_left_out(drive):
 
 GARBAGE = {
     "silence": b"",
-    "cut": look({"TMPDIR": "/"}, {})[:-1],
+    "cut": look({"TMPDIR": "/"}, {}, LIMIT_S)[:-1],
     "another form": b'{"a": 1}',
     "rows of another form": b"[[1], [], {}]",
     "files of another form": b"[[], [], []]",

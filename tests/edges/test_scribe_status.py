@@ -14,7 +14,7 @@ from dsup.edges.scribe.console import Console
 from dsup.edges.scribe.sink import Sink
 from dsup.edges.scribe.status import StatusLine
 
-LIMIT_S = 60
+LIMIT_S = 600
 
 
 class Terminal:

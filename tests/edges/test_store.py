@@ -57,7 +57,7 @@ def launch(tmp_path):
             cwd=tmp_path,
             env=os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"},
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
     return run

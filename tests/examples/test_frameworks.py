@@ -1,5 +1,6 @@
 """Scripts of other frameworks run as they are: dsup is a launcher like torchrun."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -29,10 +30,10 @@ SAVED = {
 
 NOT_OURS = ("DSUP_", "HF_", "MASTER_", "OMP_", "PET_", "PYTHON", "TORCHELASTIC_")
 MARK = "DSUP_TEST_MARK"
-GLOO_ABORTED = "terminate called without an active exception"
-TRIES = 3
+PATIENCE_S = 500
+"""A framework's import takes many seconds, and on a busy machine minutes."""
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
 def read_or_empty(path):
@@ -121,7 +122,7 @@ class Launch:
     def _runs_the_script(self, pid):
         return bytes(self.script) in read_or_empty(Path(f"/proc/{pid}/cmdline"))
 
-    def until(self, condition, within_s=60):
+    def until(self, condition, within_s=PATIENCE_S):
         """Wait for a condition; fail if the launch ends before, or the time is over."""
         nap, end_s = threading.Event(), time.monotonic() + within_s
         while not condition():
@@ -130,7 +131,7 @@ class Launch:
             assert time.monotonic() < end_s, f"not within {within_s} s:\n{said}"
             nap.wait(0.02)
 
-    def ended(self, within_s=120):
+    def ended(self, within_s=PATIENCE_S):
         """Return the exit code once the launcher ended; say what it told, if not."""
         try:
             return self.process.wait(within_s)
@@ -164,28 +165,15 @@ def launch(tmp_path):
         each.process.wait()
         while left := each.processes():
             for pid in left:
-                os.kill(pid, signal.SIGKILL)
-
-
-def finished(launch, launcher, script):
-    """Return a launch that has ended, and its exit code.
-
-    Gloo's threads can outlive their group and abort a rank that was done, under any
-    launcher: that is not what is tested here, so then it is tried again.
-    """
-    runs = (launch(launcher, script) for _ in range(TRIES))
-    for run in runs:
-        code = run.ended()
-        if GLOO_ABORTED not in run.complaints():
-            return run, code
-    pytest.fail(f"gloo aborted a rank {TRIES} times")
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def test_a_script_runs_as_it_is(framework, launch):
     """Not a line of it is changed; the framework sees both ranks, and all is quiet."""
-    run, code = finished(launch, DSUP, example(framework))
+    run = launch(DSUP, example(framework))
 
-    assert code == 0, run.complaints()
+    assert run.ended() == 0, run.complaints()
     assert sorted(run.known()) == ["0 of 2", "1 of 2"]
     assert [epoch for epoch, _ in run.losses()] == [1, 2, 3, 4, 5]
     assert "destroy_process_group" not in run.complaints()
@@ -195,8 +183,10 @@ def test_a_script_runs_as_it_is(framework, launch):
 @pytest.mark.soak
 def test_a_script_learns_the_same_under_torchrun_and_under_dsup(framework, launch):
     """The losses are equal to the last digit that is printed."""
-    theirs, _ = finished(launch, TORCHRUN, example(framework))
-    ours, _ = finished(launch, DSUP, example(framework))
+    theirs = launch(TORCHRUN, example(framework))
+    theirs.ended()
+    ours = launch(DSUP, example(framework))
+    ours.ended()
 
     assert ours.losses() == theirs.losses() != []
 

@@ -131,5 +131,5 @@ def test_sigterm_is_answered_with_a_checkpoint(tmp_path):
         assert run.stdout.readline().startswith("step     1 ")
         run.terminate()
 
-        assert run.wait(120) == 128 + signal.SIGTERM
+        assert run.wait(500) == 128 + signal.SIGTERM
     assert newest_valid(tmp_path).newest.step >= 1

@@ -101,7 +101,7 @@ def test_both_name_the_same_rank(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     theirs = [named_by_torch(said) for said in done.stdout.split("END OF SCENE")[:-1]]

@@ -20,7 +20,7 @@ from dsup.edges.loop import Loop
 from dsup_runtime import contract
 
 PACKAGES = str(Path(dsup_runtime.__file__).parents[1])
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 KINDS = ("page", "file", "tcp")
 MNT_DETACH = 2
 INHERITED = {

@@ -11,7 +11,7 @@ import json, os, sys, time
 from dsup_runtime import request_stop, should_stop
 def tell(value):
     print(json.dumps(value), flush=True)
-def steps(limit_s=60):
+def steps(limit_s=600):
     until_s = time.monotonic() + limit_s
     while not (stop := should_stop()) and time.monotonic() < until_s:
         time.sleep(0.002)
@@ -31,7 +31,7 @@ def test_a_wish_of_one_rank_stops_all(agent, start):
     asker = start(agent, STOP + ASKER, 1, env=environment(1))
     agent.until(lambda: agent.page.wanted() == {1: 1})
     agent.until(lambda: agent.page.self_stopping() == {0, 1})
-    agent.page.freeze(time.monotonic() + 60)
+    agent.page.freeze(time.monotonic() + 600)
     end_s = time.monotonic() + 0.1
     agent.until(lambda: time.monotonic() > end_s)
     agent.page.publish(max(agent.page.checks()) + 1, "user", 1, "enough")

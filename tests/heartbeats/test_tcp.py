@@ -36,7 +36,7 @@ def connect(agent):
 
     def one(*said):
         host, _, port = agent.where.removeprefix("tcp:").rpartition(":")
-        made.append(socket.create_connection((host, int(port)), timeout=60))
+        made.append(socket.create_connection((host, int(port)), timeout=600))
         for part in said:
             made[-1].sendall(part)
         return made[-1]

@@ -301,7 +301,7 @@ while True:
     worker.hear()
     seen: set[int] = set()
     last_ns = done = 0
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + 600
     while done < reads or (len(seen) <= 20 and time.monotonic() < end_s):
         slot = agent.slot()
         seen.add(slot[contract.SLOT_STEP])

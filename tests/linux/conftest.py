@@ -51,7 +51,7 @@ def drive():
             check=False,
             env={k: v for k, v in env.items() if k not in MEASURED_BY * poor},
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout)

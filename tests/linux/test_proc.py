@@ -185,11 +185,11 @@ def test_children_of_every_thread_are_found():
     def fork():
         children.append(subprocess.Popen(["sleep", "600"]))
         started.set()
-        end.wait(60)
+        end.wait(600)
 
     thread = threading.Thread(target=fork)
     thread.start()
-    assert started.wait(60)
+    assert started.wait(600)
     found = proc.children(os.getpid())
     end.set()
     thread.join()

@@ -10,6 +10,7 @@ import pytest
 from dsup.linux import spy
 
 REAL = spy.find(os.environ.get("PATH", ""))
+LIMIT_S = 600.0
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_it_is_looked_for_beside_the_interpreter_and_in_path(program, tmp_path):
 
 def test_what_it_prints_is_returned_as_it_is(program):
     """Reading it is somebody else's work."""
-    assert spy.dump(program('echo "$@"'), 7, 5.0) == (
+    assert spy.dump(program('echo "$@"'), 7, LIMIT_S) == (
         b"dump --json --nonblocking --pid 7\n",
         "",
     )
@@ -44,7 +45,7 @@ def test_what_it_prints_is_returned_as_it_is(program):
 
 def test_native_frames_are_asked_for_by_themselves(program):
     """py-spy has to stop the process for them."""
-    dump, _ = spy.dump(program('echo "$@"'), 7, 5.0, native=True)
+    dump, _ = spy.dump(program('echo "$@"'), 7, LIMIT_S, native=True)
 
     assert dump == b"dump --json --native --pid 7\n"
 
@@ -64,7 +65,8 @@ def test_native_frames_are_asked_for_by_themselves(program):
 )
 def test_why_there_is_nothing_is_said(program, text, why):
     """A short reason, for people."""
-    dump, why_not = spy.dump(program(text), 7, 0.5)
+    limit_s = 0.5 if "sleep" in text else LIMIT_S
+    dump, why_not = spy.dump(program(text), 7, limit_s)
 
     assert dump == b""
     assert why in why_not
@@ -86,7 +88,7 @@ def test_the_real_one_is_understood():
     ) as child:
         child.stdout.readline()
 
-        dump, why_not = spy.dump(REAL, child.pid, 10.0)
+        dump, why_not = spy.dump(REAL, child.pid, LIMIT_S)
         child.kill()
 
     assert why_not == ""

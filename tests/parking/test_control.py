@@ -107,13 +107,14 @@ def test_now_kills_ranks_that_hear_nothing(run, parked, dsup):
 
 
 @pytest.mark.slow
-def test_a_directory_that_is_deleted_does_not_end_its_run(run, parked, dsup):
+def test_a_directory_that_is_deleted_does_not_end_its_run(run, dsup):
     """It cannot be asked any more, which is said; the training goes on to its end."""
-    parked.start(run, "--nproc 1", "*:last=100,step=0.02")
+    run.start("--nproc 1", "*:emit=ready,wait=go")
     run.wait_event("ready", 1)
     path = run.run_dir()
     shutil.rmtree(path)
     said = dsup("stop", str(path))
+    run.emit("go")
 
     assert said.returncode == 2
     assert "there is no such file or directory" in said.stderr

@@ -5,8 +5,6 @@ import signal
 
 import pytest
 
-QUICK = "--shutdown-timeout 2"
-
 
 def outcome(run, attempt=0):
     """Return what attempt's outcome.json says."""
@@ -26,7 +24,7 @@ def test_the_outcome_of_a_killed_main_rank_is_written_for_it(
     run, parked, clauses, kill, expected
 ):
     """Rank 0 was killed by a signal and could not say how it ended: dsup does."""
-    parked.start(run, f"--nproc 2 {QUICK}", *clauses)
+    parked.start(run, "--nproc 2", *clauses)
     if kill:
         run.wait_event("ready", 2)
         run.signal(kill)

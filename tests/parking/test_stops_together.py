@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-QUICK = "--shutdown-timeout 2"
+QUICK = "--shutdown-timeout 4"
 DRAWN = 5
 
 
@@ -54,9 +54,9 @@ def test_a_rank_that_does_not_come_gets_sigterm_at_half_the_grace(run, parked):
     run.signal(signal.SIGTERM)
 
     assert run.ended() == 143, run.console()
-    assert run.elapsed_s() - begun_s > 0.9
+    assert run.elapsed_s() - begun_s > 1.9
     assert len(run.events("got-TERM")) == 2
-    assert any("did not stop by themselves within 1 s" in line for line in run.said())
+    assert any("did not stop by themselves within 2 s" in line for line in run.said())
     run.nothing_left()
 
 
@@ -64,7 +64,7 @@ def test_a_rank_that_does_not_come_gets_sigterm_at_half_the_grace(run, parked):
     "clauses",
     [
         pytest.param(("0:", "1:plain"), id="without the runtime"),
-        pytest.param(("0:", "1:late=60"), id="not in its loop yet"),
+        pytest.param(("0:", "1:late=600"), id="not in its loop yet"),
     ],
 )
 def test_one_rank_that_does_not_stop_itself_means_signals(run, parked, clauses):
@@ -80,9 +80,9 @@ def test_one_rank_that_does_not_stop_itself_means_signals(run, parked, clauses):
 
 def later(run, proc, number):
     """Send a signal that counts as another one: they must be a second apart."""
-    proc.until(lambda: run.journal("signalled"), 60, run.console)
+    proc.until(lambda: run.journal("signalled"), 600, run.console)
     end_s = run.elapsed_s() + 1.1
-    proc.until(lambda: run.elapsed_s() > end_s, 60, "the clock stands")
+    proc.until(lambda: run.elapsed_s() > end_s, 600, "the clock stands")
     run.signal(number)
 
 
@@ -106,11 +106,13 @@ def test_a_second_stop_ends_the_waiting(run, parked, proc, number, signals):
     run.nothing_left()
 
 
-def test_a_death_on_the_way_to_the_stop_is_judged(run, parked):
+def test_a_death_on_the_way_to_the_stop_is_judged(run, parked, proc):
     """A rank that is killed while parked ends the waiting; the stop keeps its code."""
-    parked.start(run, "--nproc 2 --max-restarts 2", "0:", "1:deaf=3,die=60,step=0.02")
-    run.wait_event("ready", 2)
+    parked.start(run, "--nproc 2 --max-restarts 2", "0:", "1:deaf=3")
+    (deaf,) = (one for one in run.wait_event("ready", 2) if one.rank == 1)
     run.signal(signal.SIGTERM)
+    proc.until(lambda: run.journal("freeze_page"), 600, run.console)
+    os.kill(deaf.pid, signal.SIGKILL)
 
     assert run.ended() == 143, run.console()
     verdict = json.loads((run.run_dir() / "attempt_0/verdict.json").read_text())
@@ -127,7 +129,7 @@ def test_drawn_stops_end_at_one_check_each(new_run, parked, proc):
         parked.start(run, f"--nproc {ranks}", f"*:step={step_s}")
         run.wait_event("ready", ranks)
         end_s = run.elapsed_s() + delay_s
-        proc.until(lambda r=run, e=end_s: r.elapsed_s() > e, 60, "the clock stands")
+        proc.until(lambda r=run, e=end_s: r.elapsed_s() > e, 600, "the clock stands")
         run.signal(signal.SIGTERM)
 
         assert run.ended() == 143, f"seed {seed}: {run.console()}"

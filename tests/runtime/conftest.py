@@ -17,7 +17,7 @@ import dsup_runtime
 from dsup_runtime import contract
 
 PACKAGES = str(Path(dsup_runtime.__file__).parents[1])
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 """For what is to come soon: no machine is so busy that it comes later."""
 INHERITED = {
     name: value
@@ -109,6 +109,13 @@ import dsup_runtime.agreement, dsup_runtime.stop
 
 torch.set_num_threads(1)
 
+def meet_all(size):
+    # Who leaves or freezes while others still join would have them join for ever.
+    store = dist.distributed_c10d._get_default_store()
+    store.add("joined", 1)
+    while store.add("joined", 0) < size:
+        time.sleep(0.01)
+
 def be_rank(rank, trial, answers, over):
     ctypes.CDLL(None).prctl(1, 9)  # no rank outlives this process
     size = trial["size"]
@@ -122,6 +129,7 @@ def be_rank(rank, trial, answers, over):
             dist.init_process_group(
                 "gloo", init_method=trial["meet"], rank=rank, world_size=size
             )
+            meet_all(size)
         exec(trial["code"], names)
         answer = {"told": names["told"]}
     except BaseException as error:

@@ -7,7 +7,7 @@ import pytest
 
 from dsup_runtime import contract
 
-LIMIT_S = 1.0
+LIMIT_S = 2.0
 
 MEET = """
 from datetime import timedelta
@@ -140,7 +140,7 @@ def test_a_rank_that_does_not_come_is_named_on_every_other(world, place, leave):
     for answer in answers[0], answers[2]:
         kind, ranks, took_s, text = answer["told"]
         assert (kind, ranks) == ("BarrierTimeout", [1])
-        assert "because rank 1 did not come within 1." in text
+        assert "because rank 1 did not come within 2." in text
         assert took_s >= LIMIT_S
 
 
@@ -188,18 +188,22 @@ def test_a_rank_that_skips_ahead_into_a_collective_is_named(world):
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_one_decision_holds_for_all(world):
+def test_one_decision_holds_for_all(world, place):
     """The first whose time is over ends it for those that would wait, and the late."""
     code = (
         MEET
         + """
 barrier("begin", timeout_s=60)
-if rank == 2:
-    time.sleep(2)
-told = [come("step", timeout_s=1 if rank == 0 else 600), come("next", timeout_s=60)]
+while rank == 2 and not os.path.exists(args):
+    time.sleep(0.01)
+told = [come("step", timeout_s=2 if rank == 0 else 600)]
+if rank == 0:
+    open(args, "w").close()
+told.append(come("next", timeout_s=60))
 """
     )
-    answers = [answer["told"] for answer in world.run(code, size=3)]
+    trial = world.run(code, size=3, args=place)
+    answers = [answer["told"] for answer in trial]
 
     assert [first[:2] for first, _ in answers] == [["BarrierTimeout", [2]]] * 3
     assert [second for _, second in answers] == [["passed"]] * 3
@@ -252,7 +256,7 @@ told = keys
 
 def wait_until(condition):
     """Wait until something holds, for a minute at most."""
-    until_s = time.monotonic() + 60
+    until_s = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < until_s
         threading.Event().wait(0.01)
@@ -281,10 +285,12 @@ def test_a_rank_that_ended_after_it_came_does_not_count_as_missing(world):
         MEET
         + """
 import threading
-from dsup_runtime import beat, heartbeat
+from dsup_runtime import barriers, beat, heartbeat
 page = heartbeat.own_page()
 if rank == 1:
     threading.Thread(target=barrier, args=["step"]).start()
+    while barriers._meeting(0).missing([1]):
+        time.sleep(0.01)
     time.sleep(0.5)
     beat(7)
     os._exit(0)

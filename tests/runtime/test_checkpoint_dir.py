@@ -289,7 +289,7 @@ state["weights"] = torch.zeros(4)
 checkpoints.load(lambda folder: dcp.load(state, checkpoint_id=f"{folder}/dcp"))
 told = [saved, state["weights"].tolist(), kept()]
 """
-    answers = world.run(SETUP + code, 2, args=str(root), limit_s=45)
+    answers = world.run(SETUP + code, 2, args=str(root), limit_s=500)
 
     assert answers == [{"told": [True, [1.0] * 4, []]}] * 2
     files = json.loads((root / "step-00000003/manifest.json").read_text())["files"]

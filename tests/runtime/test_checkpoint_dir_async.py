@@ -13,8 +13,8 @@ from dsup_runtime import deferred
 from dsup_runtime.checkpoints import newest_valid, verify
 from dsup_runtime.checkpoints.directory import CheckpointDir
 
-PATIENCE_S = 60
-DCP_LIMIT_S = 60
+PATIENCE_S = 600
+DCP_LIMIT_S = 600
 """Importing DCP takes seconds, in each rank anew."""
 
 SETUP = """

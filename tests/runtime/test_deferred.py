@@ -137,7 +137,7 @@ def test_fifty_threads_lose_no_error(caplog):
     begin = threading.Barrier(50)
 
     def work(number):
-        begin.wait(10)
+        begin.wait(600)
         try_or_defer(fail, ValueError(number))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(50)]
@@ -198,11 +198,11 @@ held, over = threading.Event(), threading.Event()
 def hold():
     with deferred._store.lock:
         held.set()
-        over.wait(20)
+        over.wait(600)
 threading.Thread(target=hold).start()
-held.wait(20)
+held.wait(600)
 if (child := os.fork()) == 0:
-    signal.alarm(10)  # ends it, should it wait for the parent's lock
+    signal.alarm(60)  # ends it, should it wait for the parent's lock
     assert not deferred.has_deferred_error()
     deferred.keep(KeyError("the child's"), where="child")
     print(deferred.first().where, flush=True)

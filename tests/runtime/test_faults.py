@@ -65,8 +65,9 @@ def test_a_hanging_rank_lives_and_says_nothing(start, kind):
     assert worker.stdout.readline() == "0 None\n"
 
     assert select.select([worker.stdout], [], [], QUIET_S)[0] == []
-    stat = Path(f"/proc/{worker.pid}/stat").read_text()
-    assert stat.rpartition(")")[2].split()[0] == "S"
+    stat = Path(f"/proc/{worker.pid}/stat")
+    while stat.read_text().rpartition(")")[2].split()[0] != "S":
+        os.sched_yield()
     worker.terminate()
     assert worker.finish()[0] == -signal.SIGTERM
 

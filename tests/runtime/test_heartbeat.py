@@ -16,7 +16,7 @@ def pause():
     print("null", flush=True)
     sys.stdin.readline()
 """
-LINGER_S = 60.0
+LINGER_S = 600.0
 
 
 def phase_of(slot):

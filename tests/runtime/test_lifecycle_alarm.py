@@ -52,7 +52,7 @@ with begin():
 
 def await_listener(port):
     """Wait until the store is there, whose making is in C code till all have come."""
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + 600
     while True:
         with socket.socket() as link:
             if not link.connect_ex(("127.0.0.1", port)):

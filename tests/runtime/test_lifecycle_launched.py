@@ -55,19 +55,18 @@ def launch(tmp_path):
     script = tmp_path / "train.py"
     command = [
         *(sys.executable, "-m", "dsup", "launch", "--nproc", "2"),
-        *("--log-dir", "logs", "--max-restarts", "0", "--settle", "0.2"),
-        *("--shutdown-timeout", "600", str(script)),
+        *("--log-dir", "logs", "--max-restarts", "0", "--shutdown-timeout", "600"),
     ]
 
-    def launch_ranks(block, meet=MEET):
+    def launch_ranks(block, meet=MEET, settle_s=120):
         script.write_text(SCRIPT.replace("BLOCK", block).replace("MEET", meet))
         done = subprocess.run(
-            command,
+            [*command, "--settle", str(settle_s), str(script)],
             cwd=tmp_path,
             env=env,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         [told] = (tmp_path / "logs").glob("*/attempt_0/outcome.json")
@@ -107,7 +106,7 @@ def test_a_rank_that_meets_nobody_goes_with_the_one_that_failed(
 ):
     """No step can be agreed any more: neither rank nor dsup waits for the grace."""
     checks = "while True: rt.should_stop(); threading.Event().wait(0.02)"
-    ended, said, outcome = launch(block, meet=checks)
+    ended, said, outcome = launch(block, meet=checks, settle_s=0.2)
 
     assert ended == code, said
     why = f"cannot go on, because rank 1 {how} (look at the rank it names)"

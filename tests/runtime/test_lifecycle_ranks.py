@@ -81,6 +81,11 @@ def begin(timeout_s=60, leave_timeout_s=60):
         "gloo", init_method=f"file://{home}/meet", rank=rank,
         world_size=rt.info().world_size, timeout=timedelta(seconds=timeout_s),
     )
+    # Who leaves or freezes while others still join would have them join for ever.
+    store = dist.distributed_c10d._get_default_store()
+    store.add("joined", 1)
+    while store.add("joined", 0) < rt.info().world_size:
+        time.sleep(0.01)
     reporter = JsonLinesReporter(f"{home}/report")
     return rt.run(reporter=reporter, leave_timeout_s=leave_timeout_s)
 
@@ -345,7 +350,7 @@ with begin(leave_timeout_s=600):
 def test_a_rank_that_never_comes_is_named_and_hides_no_error(live):
     """The wait at the end is bounded; an own deferred error is raised before it."""
     code = """
-with begin(leave_timeout_s=1.5):
+with begin(leave_timeout_s=3):
     if rank == 2:
         os.kill(os.getpid(), signal.SIGSTOP)
     if rank == 1:

@@ -37,7 +37,7 @@ class Tracker:
 
     def _tell(self, call, what):
         if call in self.hangs:
-            self.released.wait(60)
+            self.released.wait(600)
         if call in self.fails:
             raise ConnectionError(f"no server at {call}")
         self.told.append((call, what))

@@ -28,9 +28,9 @@ def test_ranks_get_maxima_and_all_values_by_rank(world):
 greatest = side_group.NUMBER_LIMIT - 1
 told = [
     size(),
-    reduce_max([rank, greatest if rank == 1 else 0], timeout_s=9),
-    reduce_max([7 - rank], timeout_s=9),
-    [len(text) for text in exchange("é" * 10 ** (2 * rank), timeout_s=9)],
+    reduce_max([rank, greatest if rank == 1 else 0], timeout_s=90),
+    reduce_max([7 - rank], timeout_s=90),
+    [len(text) for text in exchange("é" * 10 ** (2 * rank), timeout_s=90)],
 ]
 """
     answers = world.run(SIDE + code, size=3)
@@ -70,7 +70,7 @@ def test_what_cannot_be_sent_is_refused_before_anyone_waits(world, call, why):
 def test_a_rank_that_has_gone_is_an_error_of_ours(world):
     """When a peer destroys its groups, the others get a PeerError, in time."""
     code = """
-exchange(rank, timeout_s=9)
+exchange(rank, timeout_s=90)
 if rank == 1:
     dist.destroy_process_group()
 else:

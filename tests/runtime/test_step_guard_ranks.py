@@ -120,7 +120,7 @@ def test_all_ranks_skip_the_same_steps(world, kind, fused):
     """
     bad = {"3": "loss", "6": "element"} | ({"8": "shard"} if kind == "fsdp2" else {})
     args = trial(kind=kind, fused=fused, bad=bad)
-    answers = world.run(LOOP + TRAIN, size=2, args=args, limit_s=50)
+    answers = world.run(LOOP + TRAIN, size=2, args=args, limit_s=500)
 
     first = answers[0]["told"]
     assert answers == [{"told": first}] * 2
@@ -141,7 +141,7 @@ def test_one_bad_micro_batch_costs_one_whole_step(world, kind, fused, scaled):
     """
     bad = {"0": "loss", "4": "loss"}
     args = trial(kind=kind, fused=fused, scaled=scaled, micros=4, bad=bad)
-    answers = world.run(LOOP + TRAIN, size=2, args=args, limit_s=50)
+    answers = world.run(LOOP + TRAIN, size=2, args=args, limit_s=500)
 
     first = answers[0]["told"]
     assert answers == [{"told": first}] * 2
@@ -175,7 +175,7 @@ def test_all_ranks_roll_back_together(world, kind, fused):
     """
     until = 8 if fused else 7
     args = trial(kind=kind, fused=fused, patience=2, bad={}, until=until)
-    answers = world.run(LOOP + ROLLBACK, size=2, args=args, limit_s=50)
+    answers = world.run(LOOP + ROLLBACK, size=2, args=args, limit_s=500)
 
     outcomes, restored, digest = answers[0]["told"]
     assert answers == [{"told": [outcomes, restored, digest]}] * 2
@@ -214,7 +214,7 @@ try:
 except RuntimeError:
     told.append("hangs until its timeout")
 """
-    answers = world.run(PLAIN + code, size=2, limit_s=50)
+    answers = world.run(PLAIN + code, size=2, limit_s=500)
 
     # The gradient is the step's number: 2.5 is the mean of a step 2 and a step 3.
     assert answers[0]["told"] == [0.0, 1.0, 2.5, 3.5, "hangs until its timeout"]
@@ -232,7 +232,7 @@ for step in range(3):
     optimizer.zero_grad()
 told = bool(weight.weight.isfinite())
 """
-    assert world.run(PLAIN + code, size=2, limit_s=50) == [
+    assert world.run(PLAIN + code, size=2, limit_s=500) == [
         {"told": False},
         {"told": True},
     ]
@@ -249,7 +249,7 @@ for step in range(5):
     told.append(result.grad_norm.item() if result.applied else result.outcome)
 told.append(weight.weight.item())
 """
-    answers = world.run(PLAIN + code, size=2, limit_s=50)
+    answers = world.run(PLAIN + code, size=2, limit_s=500)
 
     assert answers[0] == answers[1]
     assert answers[0]["told"][:5] == [0.0, 1.0, "skipped", 3.0, 4.0]
@@ -270,7 +270,7 @@ for step in range(3):
     told.append([result.reason, result.verdict.bad_rank, result.grad_norm.item()])
 told = [told[0], told[1][:2], told[2]]
 """
-    answers = world.run(PLAIN + code, size=2, limit_s=50)
+    answers = world.run(PLAIN + code, size=2, limit_s=500)
 
     good = [None, None, 5.0]  # the root of 3 * 3 and 4 * 4
     assert answers == [{"told": [good, ["loss", 1], good]}] * 2
@@ -287,7 +287,7 @@ guard.arm(alone(x).sum()).backward()
 guard.step()
 agree(True)
 """
-    for answer in world.run(PLAIN + code, size=2, limit_s=50):
+    for answer in world.run(PLAIN + code, size=2, limit_s=500):
         assert answer["error"] == "PeerError"
 
 
@@ -295,7 +295,7 @@ def test_every_rank_writes_the_letters_of_its_own_batches(world, tmp_path):
     """A dropped step is a letter from each rank, and both name the rank to blame."""
     args = trial(bad={"1": "loss"}, letters=str(tmp_path / "dead"))
     code = LOOP + "go(range(3), build())"
-    assert world.run(code, size=2, args=args, limit_s=50) == [{"told": None}] * 2
+    assert world.run(code, size=2, args=args, limit_s=500) == [{"told": None}] * 2
 
     for rank in range(2):
         path = tmp_path / "dead" / f"rank-{rank:05d}.jsonl"

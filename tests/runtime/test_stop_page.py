@@ -24,7 +24,7 @@ def pause(*told):
     tell(*told)
     sys.stdin.readline()
 """
-WAIT_S = 60.0
+WAIT_S = 600.0
 
 
 def eventually(find):
@@ -349,7 +349,7 @@ def handler(signum, frame):
     handled += 1
 signal.signal(signal.SIGALRM, handler)
 should_stop()
-signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
 while handled < 5:
     should_stop()
 signal.setitimer(signal.ITIMER_REAL, 0)

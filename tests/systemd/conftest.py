@@ -22,7 +22,7 @@ HARDENED = REPO / "systemd/hardened.conf"
 USERS = REPO / "systemd/sysusers.d/dsup.conf"
 HOMES = REPO / "systemd/tmpfiles.d/dsup.conf"
 SOURCES = [str(REPO / "supervisor"), str(REPO / "worker_runtime")]
-WITHIN_S = 120
+WITHIN_S = 600
 FAST = {"RestartSec": "100ms", "User": "root"}
 
 LAUNCHER = """#!/bin/sh
@@ -43,6 +43,15 @@ def until(condition, what, within_s=WITHIN_S):
             pytest.fail(f"not within {within_s} s: {what()}")
         nap.wait(0.02)
     return value
+
+
+def inner_pid(pid):
+    """Return the pid that a process has inside; nothing if it has gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return ""
+    return status.partition("NSpid:")[2].partition("\n")[0].split()[-1]
 
 
 class Manager:
@@ -208,13 +217,16 @@ class Service:
             return None
 
     def outer(self, inner):
-        """Return the pid, as seen outside, of a process that has this one inside."""
-        for pid in self.processes():
-            status = Path(f"/proc/{pid}/status").read_text()
-            seen = status.partition("NSpid:")[2].partition("\n")[0].split()
-            if seen[-1:] == [str(inner)]:
-                return pid
-        pytest.fail(f"no process {inner}: {self.told()}")
+        """Return the pid, as seen outside, of a process that has this one inside.
+
+        While it is being moved from one cgroup to another it may be seen in neither.
+        """
+
+        def found():
+            seen = (pid for pid in self.processes() if inner_pid(pid) == str(inner))
+            return next(seen, None)
+
+        return self.until(found)
 
     def kill(self, whom, signum):
         """Send a signal to the ``guard``, its main process, or to its ``agent``."""

@@ -65,6 +65,48 @@ class Result(NamedTuple):
         return "failed" if self.misses else "passed"
 
 
+class _Stage:
+    """Where scenarios are played, by any thread, until it is cleared.
+
+    A signal that comes while a pool starts a thread has the pool forget that one, so it
+    is by what they play that threads are waited for.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._base = tempfile.mkdtemp(prefix="dsup-drill-")
+        self._abandoned = threading.Event()
+        self._playing = 0
+        self._change = threading.Condition()
+
+    def play(self, scenario: Scenario) -> Result:
+        """Play one of them.
+
+        Raises:
+            AbandonedError: the drill is to end.
+        """
+        with self._change:
+            if self._abandoned.is_set():
+                raise AbandonedError
+            self._playing += 1
+        try:
+            home = os.path.join(self._base, scenario.name)
+            place = Place(home, self._asked.environment, self._abandoned)
+            return _played(scenario, self._asked, place)
+        finally:
+            with self._change:
+                self._playing -= 1
+                self._change.notify()
+
+    def clear(self) -> None:
+        """Have all end; remove the directory if nothing is kept there."""
+        with self._change:
+            self._abandoned.set()
+            self._change.wait_for(lambda: not self._playing)
+        if not os.listdir(self._base):
+            os.rmdir(self._base)
+
+
 @contextmanager
 def drill(asked: Asked) -> Iterator[Iterator[Result]]:
     """Play scenarios; give their results in order, each as soon as it can be had.
@@ -72,21 +114,13 @@ def drill(asked: Asked) -> Iterator[Iterator[Result]]:
     However the block is left, all jobs are ended, and what is not kept is removed.
     """
     become_subreaper()  # so whatever a job leaves is a descendant
-    base = tempfile.mkdtemp(prefix="dsup-drill-")
-    abandoned = threading.Event()
+    stage = _Stage(asked)
     pool = ThreadPoolExecutor(_AT_ONCE)
-
-    def one(scenario: Scenario) -> Result:
-        home = os.path.join(base, scenario.name)
-        return _played(scenario, asked, Place(home, asked.environment, abandoned))
-
     try:
-        yield pool.map(one, asked.scenarios)
+        yield pool.map(stage.play, asked.scenarios)
     finally:
-        abandoned.set()
+        stage.clear()
         pool.shutdown(cancel_futures=True)
-        if not os.listdir(base):
-            os.rmdir(base)
 
 
 def _played(scenario: Scenario, asked: Asked, place: Place) -> Result:

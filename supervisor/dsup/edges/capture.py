@@ -76,6 +76,20 @@ _NICE: Final = 5
 _FROZEN_OR_ASLEEP: Final = frozenset("TtD")
 
 
+class Patience(NamedTuple):
+    """How long who has to answer gets for it, seconds.
+
+    Attributes:
+        answer: ranks, for their stacks.
+        final_answer: ranks, before they are ended.
+        spy: py-spy, for one process.
+    """
+
+    answer: float = ANSWER_S
+    final_answer: float = FINAL_ANSWER_S
+    spy: float = SPY_S
+
+
 class Order(NamedTuple):
     """What is to be captured.
 
@@ -89,6 +103,7 @@ class Order(NamedTuple):
         final: the attempt is about to be ended.
         spy: where py-spy is; empty for nowhere.
         recorders: the ranks' flight recorders.
+        patience: with each of them.
     """
 
     targets: tuple[Target, ...]
@@ -100,6 +115,7 @@ class Order(NamedTuple):
     final: bool
     spy: str
     recorders: tuple[recorder_pipe.Recorder, ...] = ()
+    patience: Patience = Patience()
 
 
 def work(order: Order) -> bytes:
@@ -111,7 +127,7 @@ def work(order: Order) -> bytes:
     asked = recorder_pipe.Answers(order.recorders, order.until_s, most)
     kin = {one.rank: _family(one.pid) for one in order.targets}
     read = {} if order.final else dict(_read(order, at_s))
-    patience_s = FINAL_ANSWER_S if order.final else ANSWER_S
+    patience_s = order.patience.final_answer if order.final else order.patience.answer
     answers_s = min(time.monotonic() + patience_s, order.until_s)
     unread = [one for one in order.targets if one.rank not in read]
     dumps = stack_signal.told(unread, kin, order.number, answers_s)
@@ -161,7 +177,7 @@ def _rank(
 def _from_outside(order: Order, at_s: float, about: Process) -> Taken:
     if not order.spy:
         return Taken(at_s, about._replace(missing=f"{spy.NAME} is not installed"), "")
-    left_s = min(order.until_s - time.monotonic(), SPY_S)
+    left_s = min(order.until_s - time.monotonic(), order.patience.spy)
     if left_s <= 0:
         return Taken(at_s, about._replace(missing="there was no time left"), "")
     dump, why_not = spy.dump(order.spy, about.pid, left_s)

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 _LEAST_S: Final = 0.001
+_AGAIN_S: Final = 0.1
+"""A finalizer lets no exception through: one that was raised there has interrupted
+nothing, so it is raised again."""
 
 
 class _LateError(Exception):
@@ -24,19 +27,22 @@ def cut_at(until_s: float, work: Callable[[], None]) -> bool:
         until_s: agent clock, seconds.
         work: keeps what it has found as it goes.
     """
-    before = signal.signal(signal.SIGALRM, _raise)
+    waits = True
+
+    def ring(*_: object) -> None:
+        if waits:
+            raise _LateError
+
+    before = signal.signal(signal.SIGALRM, ring)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     try:
         left_s = max(until_s - time.monotonic(), _LEAST_S)
-        signal.setitimer(signal.ITIMER_REAL, left_s)
+        signal.setitimer(signal.ITIMER_REAL, left_s, _AGAIN_S)
         work()
-        signal.setitimer(signal.ITIMER_REAL, 0)
     except _LateError:
         return False
     finally:
+        waits = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     return True
-
-
-def _raise(*_: object) -> None:
-    raise _LateError

@@ -39,15 +39,21 @@ def pause(seconds):
 
 
 def wait(value):
-    """Wait until there are N events of that name (``name*N``), at most a minute."""
+    """Wait until there are N events of that name (``name*N``), some minutes at most."""
     name, _, count = value.partition("*")
     wanted = f'"name": "{name}"'.encode()
-    for _ in range(6000):
+    for _ in range(30_000):
         with open(EVENTS, "rb") as file:
             if file.read().count(wanted) >= int(count or 1):
                 return
         pause(0.01)
-    sys.exit(f"no {value} within a minute")
+    sys.exit(f"no {value} within minutes")
+
+
+def hang(_):
+    """Do nothing any more; a signal just before a sleep is handled after it."""
+    while True:
+        pause(5)
 
 
 def signal_of(name):
@@ -132,7 +138,7 @@ VERBS = {
     "forks": fork_until_refused,
     "stat": os.stat,
     "work": pause,
-    "hang": lambda _: pause(1000),
+    "hang": hang,
 }
 
 

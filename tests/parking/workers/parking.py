@@ -37,7 +37,7 @@ GARBAGE = {
     "version": b'{"v":2,"kind":"stop","stop":"error"}',
     "long": b'{"v":1,"kind":"stop","stop":"' + b"x" * 60_000 + b'"}',
 }
-TOGETHER_MAX_S = 30.0
+TOGETHER_MAX_S = 240.0
 
 
 class Rank:

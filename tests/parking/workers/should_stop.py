@@ -7,12 +7,12 @@ The first argument is who wants a stop, ``KIND:RANK@STEP``, or ``-``; with a sec
 import os
 import sys
 
-from act import RANK, emit, pause
+from act import RANK, emit, pause, wait
 
 from dsup_runtime import heartbeat, stop
 
 CODES = {"user": 0, "limit": 143, "preempt": 143, "peer": 1, "error": 1}
-STEPS = 5000
+STEPS = 10**9
 
 
 def meet():
@@ -49,6 +49,7 @@ def main():
             os._exit(CODES[decided.kind])
         if step == 2:
             emit("ready")
+            wait(f"ready*{os.environ['WORLD_SIZE']}")
     emit("done")
 
 

@@ -49,7 +49,7 @@ def chromium(tmp_path):
             ],
             capture_output=True,
             check=True,
-            timeout=120,
+            timeout=600,
         )
         return found.stdout.decode()
 

@@ -36,7 +36,7 @@ def story(tmp_path_factory):
         cwd=place,
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
     (path,) = (place / "runs").iterdir()
     files = read_run(str(path))
