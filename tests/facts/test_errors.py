@@ -225,6 +225,12 @@ def test_which_kinds_are_time_outs(how, late):
             id="state dict",
         ),
         pytest.param(
+            "ValueError",
+            "Size mismatch between saved torch.Size([4]) and current: torch.Size([8])",
+            "checkpoint_error",
+            id="a sharded checkpoint of another model",
+        ),
+        pytest.param(
             "RuntimeError",
             "PytorchStreamReader failed reading zip archive",
             "checkpoint_error",

@@ -270,6 +270,10 @@ OUTER: Final = (
             "unexpected eof, expected",
             "weights only load failed",
             "archive may be corrupted",
+            # torch.distributed.checkpoint's planner: no load_state_dict says it.
+            "size mismatch between saved",
+            "missing key in checkpoint state_dict",
+            "mismatch sizes torch.size",
         ),
     ),
     Row(

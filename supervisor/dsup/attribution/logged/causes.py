@@ -86,15 +86,6 @@ _WORDS: Final = (
         ),
     ),
     ("host_oom", ("[errno 12] cannot allocate memory",)),
-    # torch.distributed.checkpoint's planner: no module's load_state_dict says it.
-    (
-        "checkpoint_error",
-        (
-            "size mismatch between saved",
-            "missing key in checkpoint state_dict",
-            "mismatch sizes torch.size",
-        ),
-    ),
     (
         "cuda_error",
         (
