@@ -7,6 +7,7 @@ from dsup.core import events as ev
 from dsup.core.exits import signal_name
 from dsup.core.state import Stage
 from dsup.core.stopping import FREEZE_S, last_check
+from dsup_runtime.contract import AT_ONCE
 
 INT, KILL, USR1, TERM = 2, 9, 10, 15
 GRACE_S = 20
@@ -170,6 +171,18 @@ def test_a_death_on_the_way_ends_the_parking(node, status):
     assert (node.stage, node.commands) == (Stage.TERMINATING, (others, JUDGE))
     assert node.state.failed.rank == 1
     assert node.due_in_s == pytest.approx(GRACE_S - 2 - FREEZE_S)
+
+
+def test_a_death_before_a_check_is_published_frees_those_that_wait(node):
+    """On the frozen page they would wait for one until half the grace has passed."""
+    ready(node).signalled(TERM).exited(1, -KILL)
+
+    told, *orders = node.commands
+    why = "rank 1 died of SIGKILL"
+    assert told == published(node, "peer", 1, why, AT_ONCE)[0]._replace(
+        until_s=node.state.kill_s
+    )
+    assert orders == [cmd.SignalRanks("signal_ranks", 0, (0, 2), TERM), JUDGE]
 
 
 def test_the_last_rank_to_die_on_the_way_is_judged(node):

@@ -11,6 +11,9 @@ import time
 
 import pytest
 
+from dsup.core import events as ev
+from dsup.core import journal
+
 LIMIT_S = 600
 LINES = "i=0; while [ $i -lt {count} ]; do echo rank {rank} line $i; i=$((i+1)); done"
 
@@ -144,6 +147,28 @@ def test_the_scribe_outlives_its_agent_for_the_last_words(scribe_agent):
     ended(scribe)
 
     assert a.log() == b"last words\n"
+
+
+def test_the_journal_of_a_killed_agent_ends_with_when_that_was(
+    scribe_agent, eventually
+):
+    """Its last own line may be of long before, and of another scribe."""
+    a = scribe_agent()
+    scribe = a.start()
+    told = journal.encode(7, ev.Tick("tick", 1.0))
+    a.order("journal", told)
+    eventually(lambda: a.journal() == [told])
+    a.order("kill_scribe", signal.SIGKILL)
+    assert a.wait_for("scribe_lost")[0] == scribe
+    (scribe,) = a.wait_for("pid")
+    before_s = time.monotonic()
+    a.order("die")
+    a.process.wait()
+    ended(scribe)
+
+    first, last = map(journal.decode, a.journal())
+    assert (first.n, last.n) == (7, 8)
+    assert before_s <= last.event.at_s <= time.monotonic()
 
 
 def test_a_page_and_what_was_appended_outlive_the_agent(scribe_agent, eventually):

@@ -65,6 +65,15 @@ def test_a_first_rank_that_dsup_ended_did_not_end_first():
     assert line.endswith("where it began; ended by dsup: SIGKILL")
 
 
+def test_a_rank_that_was_told_to_end_and_succeeded_was_ended_by_nobody():
+    """It may have finished its work, whatever dsup's signal found it at."""
+    lives = (RankLife(0, ZERO_S - 60, ZERO_S + 8, 0),)
+
+    lines = course(attempt(verdict(victims=(), evidence=(KILLED,)), lives), Columns())
+
+    assert lines[-1].endswith("told to end by dsup: exit 0")
+
+
 def test_a_victim_has_one_time():
     """The row tells when it ended; the word of another clock would contradict it."""
     told = verdict(victims=(Victim(4, 5, "connection closed by peer, exit 1, -0.6 s"),))

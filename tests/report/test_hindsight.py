@@ -6,7 +6,7 @@ from dsup.core import commands as cmd
 from dsup.core import events as ev
 from dsup.core import journal
 from dsup.report.account import account
-from dsup.report.hindsight import from_journal
+from dsup.report.hindsight import agent_gone, from_journal
 
 RAISED = b"""step 41
 Traceback (most recent call last):
@@ -81,3 +81,25 @@ def test_logs_that_say_nothing_change_nothing(cut_short):
     told = cut_short(ended(1, 1, 12.0))
 
     assert from_journal(told, 0, {1: (b"", b"")}) == from_journal(told, 0)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param([ev.Tick("tick", 90.0)], id="the agent, as its scribe saw"),
+        pytest.param(
+            [ev.GuardLost("guard_lost", 90.0), ev.GroupEmpty("group_empty", 95.0, 0)],
+            id="the guard, as its agent saw",
+        ),
+    ],
+)
+def test_who_was_killed_long_after_a_rank_has_a_time_of_its_own(cut_short, last):
+    """In a pause, the earlier death is not when dsup itself went."""
+    told = cut_short(ended(1, 1, 12.0), *last)
+    verdict = agent_gone(told, node="n", rebooted=False)
+
+    assert verdict.at_s == 90.0
+    assert [(one.source, one.at_s) for one in verdict.evidence] == [
+        ("dsup", 90.0),
+        ("status", 12.0),
+    ]

@@ -77,9 +77,15 @@ def hasten(state: State, signum: int, kill_s: float) -> Decision:
 
 
 def hasten_failed(state: State) -> Decision:
-    """End what is left of a failed attempt in its grace, and have it judged."""
+    """End what is left of a failed attempt in its grace, and have it judged.
+
+    Ranks that wait for a check to be published, after a death, are told that none is.
+    """
     terminating, orders = hasten(state, SIGTERM, state.kill_s)
-    return terminating, (*orders, _judge(state))
+    parking = state.parking
+    waits = state.failed is not None and parking is not None and parking.check is None
+    lost = (_tell_lost(terminating),) if waits else ()
+    return terminating, (*lost, *orders, _judge(state))
 
 
 def leave(state: State, at_s: float) -> Decision:

@@ -30,7 +30,8 @@ class Account(NamedTuple):
     Attributes:
         lives: of each attempt, from 0.
         stops: what stopped the run or may have, in order: exit code, and in words.
-        guard_lost: the guard was killed.
+        guard_lost_s: when the guard was killed, agent clock, seconds; None if it was
+            not.
         end: the agent's last command; None where it never came to that.
         last: the last event; None for none.
         world_size: how many ranks it has; 0 where nothing tells.
@@ -39,7 +40,7 @@ class Account(NamedTuple):
 
     lives: dict[int, Life]
     stops: list[tuple[int, str]]
-    guard_lost: bool
+    guard_lost_s: float | None
     end: cmd.Exit | None
     last: ev.Event | None
     world_size: int
@@ -49,6 +50,11 @@ class Account(NamedTuple):
     def attempt(self) -> int:
         """The last attempt."""
         return max(self.lives, default=0)
+
+    @property
+    def guard_lost(self) -> bool:
+        """Whether the guard was killed."""
+        return self.guard_lost_s is not None
 
     @property
     def gone(self) -> bool:
@@ -69,7 +75,7 @@ def account(lines: Iterable[str]) -> Account:
     return Account(
         lives=told.lives,
         stops=told.stops,
-        guard_lost=told.guard_lost,
+        guard_lost_s=told.guard_lost_s,
         end=told.end,
         last=told.last,
         world_size=told.world_size,
@@ -178,7 +184,7 @@ class _Reader:
         self.lives: dict[int, Life] = {}
         self.stops: list[tuple[int, str]] = []
         self._limit_s: float | None = None
-        self.guard_lost = False
+        self.guard_lost_s: float | None = None
         self.end: cmd.Exit | None = None
         self.last: ev.Event | None = None
         self.world_size = 0
@@ -266,7 +272,7 @@ class _Reader:
                 number = event.attempt
                 self.lives[number] = self._life(number)._replace(hang=None)
             case ev.GuardLost():
-                self.guard_lost = True
+                self.guard_lost_s = event.at_s
             case _:
                 self._on_stop(event)
 

@@ -136,6 +136,8 @@ def _words(end: _End) -> str:
         case "victim":
             of = "" if end.of is None else f" of rank {end.of}"
             return f"victim{of}: {end.how or status}"
+        case "ended" if end.status == 0:
+            return "told to end by dsup: exit 0"
         case "ended":
             return f"ended by dsup: {status}"
         case _:

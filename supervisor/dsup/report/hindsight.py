@@ -57,8 +57,8 @@ def agent_gone(
 ) -> Verdict:
     """Return the verdict of an attempt whose agent or guard was killed.
 
-    Where a rank had failed before, its time is when that was; ``from_journal`` tells
-    the rest of it.
+    Its time is when that was, or for an agent when it was seen last: its scribe sees
+    it go. Where a rank had failed before, ``from_journal`` tells the rest of it.
 
     Args:
         told: what the journal tells.
@@ -73,6 +73,7 @@ def agent_gone(
     if first is None and life.hang is not None:
         after = f", in a hang ({hangs.seen(life.hang)})"
     last_s = told.last.at_s if told.last else 0.0
+    gone_s = last_s if told.guard_lost_s is None else told.guard_lost_s
     if rebooted:
         cause, advice = "node_rebooted", _AFTER_BOOT
         summary = f"Node {node} was rebooted during attempt {number}{after}."
@@ -95,13 +96,13 @@ def agent_gone(
         cause=cause,
         first_ranks=(),
         certainty="proven" if told.guard_lost else "likely",
-        at_s=first.at_s if first else last_s,
+        at_s=gone_s,
         summary=summary,
         rule=GONE_RULE,
         evidence=(
-            Evidence("dsup", proof),
+            Evidence("dsup", proof, None, gone_s),
             *_statuses(life.own),
-            *signs(page, {end.rank for end in life.ends}, last_s),
+            *signs(page, {end.rank for end in life.ends}, gone_s),
         ),
         advice=advice,
         signature=cause,

@@ -7,8 +7,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from dsup.core import events as ev
+from dsup.core import journal
+from dsup.core.errors import JournalError
 from dsup.edges.scribe import text
-from dsup.edges.scribe.files import LogFile, open_append
+from dsup.edges.scribe.files import LogFile, last_line, open_append
 from dsup.edges.scribe.rank_log import Filter, Index, RankLog
 from dsup.edges.scribe.retention import Claim
 from dsup_runtime import contract
@@ -38,7 +41,7 @@ class Desk:
     def __init__(self, settings: Settings, disk: Disk) -> None:
         self._settings = settings
         self._disk = disk
-        path = os.path.join(settings.run_dir, contract.JOURNAL_FILE)
+        self._path = path = os.path.join(settings.run_dir, contract.JOURNAL_FILE)
         self._journal = LogFile(path, settings.file_mode, whole_lines=True)
         self.claim = Claim(path, settings.file_mode)
         self._filters: dict[int, Filter] = {}
@@ -79,6 +82,16 @@ class Desk:
     def journal(self, line: bytes) -> None:
         """Append a line to the journal."""
         self._disk.append_line(self._journal, contract.JOURNAL_FILE, line)
+
+    def orphaned(self, at_s: float) -> None:
+        """End the journal of an agent that has gone with a line that tells when.
+
+        Args:
+            at_s: when it was seen to go, agent clock, seconds.
+        """
+        with suppress(OSError, JournalError):
+            n = journal.decode(last_line(self._path).decode(errors="replace")).n
+            self.journal(journal.encode(n + 1, ev.Tick("tick", at_s)).encode())
 
     def append(self, name: str, lines: bytes) -> None:
         """Append lines to a file; none of them is missed if that cannot be."""

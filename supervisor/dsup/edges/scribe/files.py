@@ -50,6 +50,21 @@ def cut_torn_line(fd: int) -> None:
     os.ftruncate(fd, start + tail.rfind(b"\n") + 1)
 
 
+def last_line(path: str) -> bytes:
+    """Return the last whole line of a file that is appended to; empty for none.
+
+    Raises:
+        OSError: it cannot be read, or is not regular.
+    """
+    fd = open_append(path, 0o600, readable=True)
+    try:
+        start = max(0, os.fstat(fd).st_size - LINE_WINDOW_BYTES)
+        lines = os.pread(fd, LINE_WINDOW_BYTES, start).split(b"\n")
+    finally:
+        os.close(fd)
+    return lines[-2] if len(lines) > 1 else b""
+
+
 class Reserve:
     """Space on the run directory's disk that can be given back in need.
 

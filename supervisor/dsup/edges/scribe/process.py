@@ -286,6 +286,7 @@ class Loop:
         self._epoll.unregister(self._control)
         self._control.close()
         self._orphaned_at = self._now()
+        self._desk.orphaned(self._orphaned_at)
         # Once: whatever comes now, nobody has listened to any more.
         self.pages.copy()
         self.pages.close_all()
