@@ -65,3 +65,18 @@ def test_a_rank_that_leaves_alone_has_the_agent_stop_the_others(
     assert start(agent, STOP + script, 1, env=env).hear()[0] == kind
     number = contract.STOP_KINDS.index(kind)
     agent.until(lambda: agent.page.wanted() == {1: number})
+
+
+def test_a_rank_that_never_looks_is_told_by_the_signal_whom_it_lost(agent, start):
+    """However the page is reached: the handler looks at it as it is now."""
+    script = "import threading, dsup_runtime as rt\nwith rt.run():\n rt.beat(1)\n"
+    script += " tell(0)\n while True: threading.Event().wait(0.02)"
+    env = {**environment(0), contract.GRACE_S: "600"}
+    worker = start(agent, STOP + script, env=env)
+    worker.hear()
+    agent.page.publish(contract.AT_ONCE, "peer", 1, "rank 1 died of SIGKILL")
+    worker.terminate()
+    status, _, err = worker.finish()
+
+    assert status == 1, err
+    assert "PeerError: cannot go on, because rank 1 died of SIGKILL" in err

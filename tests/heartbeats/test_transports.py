@@ -7,6 +7,7 @@ import pytest
 
 from dsup.edges.loop import Loop
 from dsup_runtime import contract
+from dsup_runtime.page import Page as RankPage
 
 WAITING = """
 import sys
@@ -324,3 +325,24 @@ print(threading.active_count(), int("dsup_runtime.page_carriers" in sys.modules)
     _, told, _ = start(agent, script).finish()
 
     assert told == f"1 {int(agent.kind != 'page')}\n"
+
+
+def test_an_exchange_that_a_signal_interrupts_is_not_begun_again_within():
+    """A handler may look at the page, too: half a frame would be torn apart."""
+
+    class Interrupted:
+        every_ns, lost, begun = 0, False, 0
+
+        def exchange(self, _mine):
+            self.begun += 1
+            assert page.exchange()
+
+        def close(self):
+            """Nothing is held."""
+
+    words = memoryview(bytearray(contract.page_bytes(1))).cast("q")
+    carrier = Interrupted()
+    page = RankPage(words, 0, carrier)
+
+    assert [page.exchange(), page.exchange()] == [True, True]
+    assert carrier.begun == 2

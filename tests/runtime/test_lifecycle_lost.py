@@ -59,15 +59,16 @@ def lost(report):
 
 @pytest.mark.parametrize("slots", [3, 2], ids=["of all ranks", "of some"])
 @pytest.mark.parametrize(
-    "step",
+    ("before", "step"),
     [
-        pytest.param("work()", id="no check"),
-        pytest.param("work(); rt.should_stop()", id="checks"),
+        pytest.param("", "work()", id="no check"),
+        pytest.param("rt.should_stop()", "work()", id="one check"),
+        pytest.param("", "work(); rt.should_stop()", id="checks"),
     ],
 )
-def test_a_rank_that_meets_nobody_is_told_whom_it_lost(lose, step, slots):
-    """By the signal itself, or at its next check; the outcome names that rank."""
-    block = f'say("works")\n    while True: {step}'
+def test_a_rank_that_meets_nobody_is_told_whom_it_lost(lose, before, step, slots):
+    """By the signal itself, or at a check before; the outcome names that rank."""
+    block = f'{before}\n    say("works")\n    while True: {step}'
     status, told, report, err = lose(block, slots=slots)
 
     assert (status, told) == (1, [])
@@ -75,17 +76,20 @@ def test_a_rank_that_meets_nobody_is_told_whom_it_lost(lose, step, slots):
     assert err.count(f"PeerError: {WHY}") == 1
 
 
-def test_a_checkpoint_that_is_being_written_is_written(lose):
-    """The signal waits for its end, and the next check for nothing more."""
-    block = """with rt.phase("checkpoint"):
+@pytest.mark.parametrize(
+    ("then", "more"), [("rt.should_stop()", []), ("pass", ["went on"])]
+)
+def test_a_checkpoint_that_is_being_written_is_written(lose, then, more):
+    """The signal waits for its end, and the next check, or leaving, for no more."""
+    block = f"""with rt.phase("checkpoint"):
         say("works")
         while not rt.stop.wish(): work()
         work()
         say("written")
-    rt.should_stop()"""
+    {then}"""
     status, told, report, _ = lose(block)
 
-    assert (status, told) == (1, ["written"])
+    assert (status, told) == (1, ["written", *more])
     assert lost(report), report
 
 
@@ -98,8 +102,23 @@ def test_a_script_that_saves_on_its_own_signal_has_the_grace(lose):
     say("saved")"""
     status, told, report, _ = lose(block, setup)
 
-    assert (status, told) == (143, ["saved", "went on"])
-    assert report["status"] == "KILLED"
+    assert (status, told) == (1, ["saved", "went on"])
+    assert lost(report), report
+
+
+def test_an_exception_on_its_way_goes_on(lose):
+    """What the script does about it is not torn apart, and the outcome is its own."""
+    block = """try: raise OSError("no disk")
+    except OSError:
+        say("works")
+        while not rt.stop.wish(): work()
+        work()
+        say("tidied")
+        raise"""
+    status, told, report, _ = lose(block)
+
+    assert (status, told) == (1, ["tidied"])
+    assert report["error"] == "OSError: no disk"
 
 
 @pytest.mark.slow

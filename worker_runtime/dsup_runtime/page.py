@@ -8,6 +8,7 @@ stores and reads the same words in all three cases.
 
 from __future__ import annotations
 
+import _thread
 import errno
 import mmap
 import os
@@ -52,7 +53,7 @@ class Page:
         every_ns: how often ``exchange`` is worth the while, nanoseconds.
     """
 
-    __slots__ = ("_carrier", "_mine", "every_ns", "slot", "words")
+    __slots__ = ("_busy", "_carrier", "_mine", "every_ns", "slot", "words")
 
     def __init__(
         self, words: memoryview[int], index: int, carrier: Carrier | None = None
@@ -63,6 +64,7 @@ class Page:
         self.every_ns = carrier.every_ns if carrier else _NEVER_NS
         self._mine = self.slot.cast("B")
         self._carrier = carrier
+        self._busy = _thread.allocate_lock()
 
     @property
     def is_memory(self) -> bool:
@@ -89,15 +91,22 @@ class Page:
     def exchange(self) -> bool:
         """Have the agent see the slot, and see what the agent has told; never wait.
 
+        Safe in a signal handler and from any thread: within another exchange, which
+        it would tear apart, it does nothing.
+
         Returns:
             Whether the agent can still be reached.
         """
         carrier = self._carrier
         if carrier is None:
             return True
-        told = carrier.exchange(self._mine)
-        if told is not None:
-            self._take(told)
+        if self._busy.acquire(blocking=False):
+            try:
+                told = carrier.exchange(self._mine)
+                if told is not None:
+                    self._take(told)
+            finally:
+                self._busy.release()
         return not carrier.lost
 
     def leave(self) -> None:

@@ -278,7 +278,10 @@ def ended() -> PeerError | None:
     A stop that was decided before goes on as it was decided. Safe in a signal handler.
     """
     page = heartbeat.own_page() if _stopper.latched is None else None
-    return stop_page.ended(page) if page else None
+    if page is None:
+        return None
+    page.exchange()  # what is known here may be older than the signal that asks
+    return stop_page.ended(page)
 
 
 def checks() -> int:

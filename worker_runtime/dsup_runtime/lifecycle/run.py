@@ -148,15 +148,16 @@ class Run:
         asked, agreed = stop.wish(), stop.agreed() is not None
         if asked is not None and asked.is_resumed:
             self._ending.begin_grace()
-        alone: Exception | None = None
+        alone: Exception | None = stop.ended()
         try:
-            limit_s = max(self._ending.left_s(timeout_s), _LEAVE_MIN_S)
-            barrier("run.leave", timeout_s=limit_s)
-            reports, asked = last_words.exchange(
-                reports, asked, agreed=agreed, timeout_s=limit_s
-            )
-            stop.conclude(asked)
-            stop.drain(timeout_s=min(limit_s, stop.DRAIN_S))
+            if alone is None:  # else the others are ended too, or gone
+                limit_s = max(self._ending.left_s(timeout_s), _LEAVE_MIN_S)
+                barrier("run.leave", timeout_s=limit_s)
+                reports, asked = last_words.exchange(
+                    reports, asked, agreed=agreed, timeout_s=limit_s
+                )
+                stop.conclude(asked)
+                stop.drain(timeout_s=min(limit_s, stop.DRAIN_S))
         except Exception as fault:  # noqa: BLE001 (the groups have to go all the same)
             alone = fault
         # A rank that is not here may wait for this one in a collective.

@@ -5,9 +5,10 @@ script's own is called after it, and a second signal does what it would have don
 without a run. SIGINT keeps raising KeyboardInterrupt.
 
 Where dsup ends the ranks because one of them has failed, no step can be agreed any
-more. A loop that asks for stops is told so at its next check; where none does, the
-handler raises what it would be told. Neither is done to a script that has a handler of
-its own, or while a checkpoint is being written: they have the grace.
+more, and nothing of this attempt is left to save: the handler raises what a check would
+tell, wherever the rank is. It does not in a script that has a handler of its own, nor
+while a checkpoint is being written: they have the grace until the next check. Nor where
+an exception is on its way already, which would be lost halfway.
 
 A signal to the whole process group, as schedulers send it, must not take the workers of
 a DataLoader away from a rank that still trains to the agreed step. Such a worker lets
@@ -146,7 +147,7 @@ class Handlers:
             self._stop(signum)
             if callable(previous):
                 previous(signum, frame)
-            if not self._checked and (lost := self._lost(signum)):
+            if sys.exception() is None and (lost := self._lost(signum)):
                 raise lost
         elif now_s - self._first_s >= _SAME_S:
             if not callable(previous):
