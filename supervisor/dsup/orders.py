@@ -22,6 +22,8 @@ def carry_out(parts: Parts, order: cmd.Command) -> None:
 
 
 def _prepare(parts: Parts, order: cmd.Prepare) -> None:
+    if order.attempt:  # nothing can have run out before the first
+        parts.provision.spend()
     parts.attempt.prepare(order.attempt)
     parts.inquiry.begin(order.attempt, parts.attempt.tmp_dir)
 
@@ -57,6 +59,7 @@ def _terminate_helpers(parts: Parts, _: cmd.TerminateHelpers) -> None:
 
 
 def _kill(parts: Parts, _: cmd.KillAll) -> None:
+    parts.provision.spend()
     parts.inquiry.file.before_signal(parts.state.alive)
     parts.attempt.cgroups.kill()
     tree.kill(parts.spared, owned=parts.owned)
@@ -87,11 +90,13 @@ def _judge(parts: Parts, order: cmd.Judge) -> None:
 
 
 def _agree(parts: Parts, order: cmd.Propose) -> None:
-    """One node agrees with itself."""
+    """One node agrees with itself; a pause may follow, or the end."""
+    parts.provision.hold()
     parts.post(ev.PlanAgreed("plan_agreed", time.monotonic(), *order[1:]))
 
 
 def _exit(parts: Parts, order: cmd.Exit) -> None:
+    parts.provision.spend()
     parts.exit_code = order.code
     parts.onlookers.ending()
     parts.inquiry.end(order.code, order.origin)
