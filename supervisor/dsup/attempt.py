@@ -166,10 +166,8 @@ class Attempt:
         """
         self._awaited = set()
         if self.page:
-            attempt_dir = contract.attempt_dir("", self._number)
             self.last_page = self.page.copy()
-            name = f"{attempt_dir}/{contract.HEARTBEATS_FILE}"
-            self._desk.save(name, self.page.kept_fd)
+            self._keep(self.page)
             self.page.close()
             self.page = None
         if self._held:
@@ -186,6 +184,16 @@ class Attempt:
         self._desk.will.tmp_dir = ""
         self.cgroups.close()
         self._desk.close_streams(self._number)
+
+    def _keep(self, page: Page) -> None:
+        """Have a heartbeat page on disk."""
+        attempt_dir = contract.attempt_dir("", self._number)
+        name = f"{attempt_dir}/{contract.HEARTBEATS_FILE}"
+        try:
+            self._desk.save(name, page.kept_fd)
+        except OSError as error:
+            reason = str(error.strerror).lower()
+            self._desk.warn(f"cannot keep {name}, because {reason}")
 
     def _prepare_first(self) -> None:
         """Prepare attempt 0: no rank runs yet, so the agent may touch the disk."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -63,6 +64,8 @@ def _kill(parts: Parts, _: cmd.KillAll) -> None:
     parts.inquiry.file.before_signal(parts.state.alive)
     parts.attempt.cgroups.kill()
     tree.kill(parts.spared, owned=parts.owned)
+    # Them it reaches also if nothing can be opened, and so nobody be seen.
+    parts.group.signal(parts.state.alive, signal.SIGKILL)
 
 
 def _close(parts: Parts, _: cmd.CloseAttempt) -> None:
