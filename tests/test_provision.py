@@ -75,21 +75,25 @@ print(json.dumps([due_s, laid.due_s - AFTER_S - AGAIN_S]))
 
 
 def test_what_is_held_can_be_had_when_it_is_spent(told):
-    """No more and no less."""
+    """No more and no less; and it can be held again."""
     free = told(
         """
 exhaust()
-free = [0, 0]
-for spent in (0, 1):
+free = []
+for step in (bool, laid.spend, laid.hold):
+    step()
+    free.append(0)
+    taken = []
     try:
         while True:
-            os.dup(0)
-            free[spent] += 1
+            taken.append(os.dup(0))
+            free[-1] += 1
     except OSError as error:
         assert error.errno == errno.EMFILE
-    laid.spend()
+    for fd in taken:
+        os.close(fd)
 print(json.dumps([free, HELD]))
 """
     )
 
-    assert free == [[0, 16], 16]
+    assert free == [[0, 16, 0], 16]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
+from dsup import shortage
 from dsup.core import environment
 from dsup.core import events as ev
 from dsup.core.enter import PREPARE_S
@@ -165,10 +166,8 @@ class Attempt:
         """
         self._awaited = set()
         if self.page:
-            attempt_dir = contract.attempt_dir("", self._number)
             self.last_page = self.page.copy()
-            name = f"{attempt_dir}/{contract.HEARTBEATS_FILE}"
-            self._desk.save(name, self.page.kept_fd)
+            self._keep(self.page)
             self.page.close()
             self.page = None
         if self._held:
@@ -186,6 +185,16 @@ class Attempt:
         self.cgroups.close()
         self._desk.close_streams(self._number)
 
+    def _keep(self, page: Page) -> None:
+        """Have a heartbeat page on disk."""
+        attempt_dir = contract.attempt_dir("", self._number)
+        name = f"{attempt_dir}/{contract.HEARTBEATS_FILE}"
+        try:
+            self._desk.save(name, page.kept_fd)
+        except OSError as error:
+            reason = str(error.strerror).lower()
+            self._desk.warn(f"cannot keep {name}, because {reason}")
+
     def _prepare_first(self) -> None:
         """Prepare attempt 0: no rank runs yet, so the agent may touch the disk."""
         size = self._job.spec.world_size
@@ -199,13 +208,16 @@ class Attempt:
         self._resumption.search(partial(self._arrived, 0, "checkpoint", ""))
 
     def _on_disk(self, number: int, answer: bytes) -> None:
+        if error := self._aides.refusal:
+            self._refused(error)
+            return
         self._arrived(number, "disk", preparation.decode(answer).error)
 
     def _on_removed(self, tmp_dir: str, answer: bytes) -> None:
         if answer != preparation.REMOVED:
-            self._desk.warn(
-                f"cannot remove all of {tmp_dir} in time: remove it by hand"
-            )
+            error = self._aides.refusal
+            why = f", because {str(error.strerror).lower()}" if error else " in time"
+            self._desk.warn(f"cannot remove all of {tmp_dir}{why}: remove it by hand")
 
     def _on_scanned(self) -> None:
         now_s, found = time.monotonic(), self._resumption.found
@@ -228,17 +240,25 @@ class Attempt:
             self._cannot("config_error", obstacle, WRONG_CALL)
             return
         if obstacle:
-            self._cannot("storage_io", obstacle)
+            self._cannot(self._resumption.cause, obstacle)
             return
+        known = self._job, self._number
         try:
             self._held = port.hold(self._job.master_port)
+            self.page = page_of(*known, self._aides.watcher, self._desk.warn)
         except SpecError as error:
             self._cannot("port_in_use", str(error))
             return
-        known = self._job, self._number
-        self.page = page_of(*known, self._aides.watcher, self._desk.warn)
+        except OSError as error:
+            self._refused(error)
+            return
         now_s, chosen = time.monotonic(), port.number(self._held)
         self._post(ev.Prepared("prepared", now_s, self._number, chosen, found.path))
+
+    def _refused(self, error: OSError) -> None:
+        """Give the attempt up: the kernel has not what it needs."""
+        self._awaited = set()
+        self._cannot(*shortage.told("prepare the attempt", error))
 
     def _cannot(self, cause: str, reason: str, code: int = 1) -> None:
         now_s = time.monotonic()

@@ -7,6 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dsup import shortage
 from dsup.core import events as ev
 from dsup.core.errors import DsupError, SpawnError
 from dsup.core.job import command
@@ -14,7 +15,7 @@ from dsup.edges.group import Rank, Start
 from dsup.linux import priority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from dsup.parts import Parts
 
@@ -24,7 +25,7 @@ def start(parts: Parts) -> None:
     os.setpriority(os.PRIO_PROCESS, 0, parts.nice)
     started = _started(parts)
     number, attempt, inquiry = parts.state.attempt, parts.attempt, parts.inquiry
-    parts.recorder.start(number, () if parts.job.output.inherit else started)
+    _listen(parts, () if parts.job.output.inherit else started)
     environments = tuple(attempt.environments())
     inquiry.started(environments)
     parts.hangs.started(number, inquiry.file.ranks, environments)
@@ -32,6 +33,15 @@ def start(parts: Parts) -> None:
     parts.onlookers.started()
     parts.provision.started(time.monotonic())
     priority.be_quick(parts.nice)
+
+
+def _listen(parts: Parts, ranks: Iterable[Rank]) -> None:
+    """Have the ranks' output read."""
+    try:
+        parts.recorder.start(parts.state.attempt, ranks)
+    except OSError as error:
+        cause, reason = shortage.told("read the output of the ranks", error)
+        parts.cannot(cause, 1, reason)
 
 
 def _started(parts: Parts) -> list[Rank]:
@@ -45,9 +55,8 @@ def _started(parts: Parts) -> list[Rank]:
     except SpawnError as error:
         parts.cannot("spawn_error", error.exit_code, str(error))
     except OSError as error:
-        reason = f"cannot start rank {len(started)}, because {error.strerror}"
-        advice = "(raise the limit of processes: ulimit -u, pids.max)"
-        parts.cannot("pids_limit", 1, f"{reason.lower()} {advice}")
+        cause, reason = shortage.told(f"start rank {len(started)}", error)
+        parts.cannot(cause, 1, reason)
     return started
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ def carry_out(parts: Parts, order: cmd.Command) -> None:
 
 
 def _prepare(parts: Parts, order: cmd.Prepare) -> None:
+    if order.attempt:  # nothing can have run out before the first
+        parts.provision.spend()
     parts.attempt.prepare(order.attempt)
     parts.inquiry.begin(order.attempt, parts.attempt.tmp_dir)
 
@@ -57,9 +60,12 @@ def _terminate_helpers(parts: Parts, _: cmd.TerminateHelpers) -> None:
 
 
 def _kill(parts: Parts, _: cmd.KillAll) -> None:
+    parts.provision.spend()
     parts.inquiry.file.before_signal(parts.state.alive)
     parts.attempt.cgroups.kill()
     tree.kill(parts.spared, owned=parts.owned)
+    # Them it reaches also if nothing can be opened, and so nobody be seen.
+    parts.group.signal(parts.state.alive, signal.SIGKILL)
 
 
 def _close(parts: Parts, _: cmd.CloseAttempt) -> None:
@@ -87,11 +93,13 @@ def _judge(parts: Parts, order: cmd.Judge) -> None:
 
 
 def _agree(parts: Parts, order: cmd.Propose) -> None:
-    """One node agrees with itself."""
+    """One node agrees with itself; a pause may follow, or the end."""
+    parts.provision.hold()
     parts.post(ev.PlanAgreed("plan_agreed", time.monotonic(), *order[1:]))
 
 
 def _exit(parts: Parts, order: cmd.Exit) -> None:
+    parts.provision.spend()
     parts.exit_code = order.code
     parts.onlookers.ending()
     parts.inquiry.end(order.code, order.origin)

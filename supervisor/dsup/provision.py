@@ -3,7 +3,8 @@
 A process that has run out of descriptors can open no module any more, and what it would
 have imported only then, to judge an attempt or to end it, would end the whole run. So
 once the first ranks run, after the hurry of their start, those modules are imported one
-by one, and a few descriptors are held, to be let go when a rank ends or hangs.
+by one, and a few descriptors are held, to be let go when a rank ends or hangs. In the
+pause before a restart they are held again, for the next attempt to be started with.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class Provision:
         self.due_s = NEVER
         self._missing = list(reversed(MODULES))
         self._held: list[int] = []
-        self._hold()
+        self.hold()
 
     def started(self, now_s: float) -> None:
         """Begin to lay in: the ranks of an attempt run now."""
         if self._missing:
             self.due_s = now_s + AFTER_S
-        self._hold()
+        self.hold()
 
     def look(self, now_s: float) -> None:
         """Import the next module, if it is time for it: one a turn delays nobody."""
@@ -73,7 +74,8 @@ class Provision:
         while self._held:
             os.close(self._held.pop())
 
-    def _hold(self) -> None:
+    def hold(self) -> None:
+        """Hold descriptors for bad times, as many as can be had."""
         with contextlib.suppress(OSError):  # some are better than none
             while len(self._held) < HELD:
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))

@@ -163,14 +163,16 @@ class Publisher:
         self, attempt: int, file: str, data: bytes, *, keep: bool = False
     ) -> None:
         name = f"{contract.attempt_dir('', attempt)}/{file}"
-        fd = os.memfd_create(os.path.basename(file), os.MFD_CLOEXEC)
         try:
-            os.write(fd, data)
-            self._desk.save(name, fd, keep=keep)
-        except OSError:
-            self._desk.say(f"cannot keep {name}, because no memory is left", "warning")
-        finally:
-            os.close(fd)
+            fd = os.memfd_create(os.path.basename(file), os.MFD_CLOEXEC)
+            try:
+                os.write(fd, data)
+                self._desk.save(name, fd, keep=keep)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            reason = str(error.strerror).lower()
+            self._desk.say(f"cannot keep {name}, because {reason}", "warning")
 
 
 def _offset_s() -> float:

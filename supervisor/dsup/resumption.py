@@ -6,6 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dsup import shortage
 from dsup.core.enter import SCAN_S
 from dsup.edges import preparation
 from dsup.edges.preparation import Found, Location
@@ -27,10 +28,12 @@ class Resumption:
 
     Attributes:
         found: by the last search; nothing before the first one.
+        cause: of the obstacle, where there is one.
     """
 
     def __init__(self, job: Job, aides: Aides, warn: Callable[[str], None]) -> None:
         self.found = Found()
+        self.cause = "storage_io"
         self._location = Location(job.checkpoint_dir, job.checkpoint_glob)
         self._aides = aides
         self._warn = warn
@@ -46,7 +49,7 @@ class Resumption:
             return
         # What was found for the attempt before must not stand for an answer that never
         # comes.
-        self.found = preparation.decode(b"")
+        self.found, self.cause = preparation.decode(b""), "storage_io"
         work = partial(preparation.search, self._location)
         until_s = time.monotonic() + SCAN_S
         self._aides.start(work, until_s, partial(self._take, done))
@@ -61,6 +64,9 @@ class Resumption:
 
     def _take(self, done: Callable[[], None], answer: bytes) -> None:
         self.found = found = preparation.decode(answer)
+        if error := self._aides.refusal:
+            self.cause, reason = shortage.told("look for a checkpoint", error)
+            self.found = Found(error=reason)
         for reason in found.rejected:
             self._warn(f"passed over a checkpoint that is not whole: {reason}")
         if found.strangers:

@@ -306,3 +306,27 @@ def test_an_agent_without_descriptors_judges_and_ends_its_attempt(run, proc):
     told = json.loads(verdict.read_text())
     assert (told["cause"], told["first_ranks"]) == ("killed", [1]), run.console()
     run.nothing_left()
+
+
+def test_an_agent_without_descriptors_says_so_when_it_should_restart(run, proc):
+    """The next attempt that cannot be prepared ends the run, and the reason is true."""
+    fails = "1:emit=ready,wait=ready*2,die=KILL"
+    run.start("--nproc 2 --max-restarts 3 --backoff 15", fails, f"*:{PAUSE}")
+    agent = agent_of(run, proc)
+    proc.until(lambda: "restart 1 in" in run.console(), PATIENCE_S, run.console)
+    proc.until(lambda: len(proc.children_of(agent)) == 1, PATIENCE_S, run.processes)
+    first = next(number for number in itertools.count() if spare(agent, number))
+    _, hard = resource.prlimit(agent, resource.RLIMIT_NOFILE)
+    # One is left once the agent lets go what it holds: /proc can still be read.
+    resource.prlimit(agent, resource.RLIMIT_NOFILE, (first + 1, hard))
+
+    assert run.ended() == 1, run.console()
+    wanted = "cannot prepare the attempt, because too many open files .*ulimit -n"
+    assert any(re.search(wanted, line) for line in run.said()), run.console()
+    assert "a bug in dsup" not in run.console()
+
+
+def spare(pid, number):
+    """Return whether a descriptor of a process is free, or held for bad times."""
+    path = f"/proc/{pid}/fd/{number}"
+    return number > 2 and (not os.path.lexists(path) or os.readlink(path) == os.devnull)

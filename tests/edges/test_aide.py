@@ -315,3 +315,27 @@ tell(heard=len(heard), later=left_s > 500)
     )
 
     assert facts == {"heard": 1, "later": True}
+
+
+def test_an_aide_that_the_kernel_refuses_is_told_from_a_silent_one(drive):
+    """Whoever hears the empty answer can ask why, and nobody after that."""
+    facts = drive(
+        """
+        def hear(answer):
+            refusal = aides.refusal
+            heard.append([answer.decode(), refusal and refusal.errno])
+
+        def hearing(work):
+            aides.start(work, time.monotonic() + 100, hear)
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        hearing(lambda: b"")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        hearing(lambda: b"")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        turn_until(lambda: len(heard) == 2 and not aides.pids)
+        tell(heard=heard)
+        """
+    )
+
+    assert facts == {"heard": [["", 24], ["", None]]}

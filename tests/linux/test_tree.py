@@ -54,6 +54,31 @@ def test_a_process_lives_on_without_its_main_thread(drive):
     assert facts == {"found": 1, "killed": 1, "ended": True}
 
 
+def test_who_can_open_nothing_has_not_proven_that_nothing_lives(drive):
+    """A look without descriptors sees nobody, and is no empty answer."""
+    facts = drive(
+        """
+        child = os.fork() or signal.pause()
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        blind, killed = tree.alive(), tree.kill()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        seen = tree.alive()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        tell(
+            blind=blind == [tree.UNSEEN],
+            killed=list(killed),
+            seen=seen == [child],
+            left=tree.alive(),
+        )
+        """,
+        poor=True,
+    )
+
+    assert facts == {"blind": True, "killed": [], "seen": True, "left": []}
+
+
 @pytest.mark.root
 @pytest.mark.slow
 def test_a_fork_bomb_is_ended(drive):

@@ -37,7 +37,10 @@ ADVICE: Final[dict[str, Advice]] = {
     "disk_full": Advice(
         "free_space", "free space where checkpoints and the run directory are"
     ),
-    "spawn_error": Advice("fix_program", "check the program's path and permissions"),
+    "spawn_error": Advice(
+        "fix_program",
+        "check the program's path and permissions, or raise the limit that is named",
+    ),
     "host_oom": Advice(
         "use_less_memory",
         "find what grows in memory; fewer DataLoader workers, or a higher limit",

@@ -44,10 +44,13 @@ class Aides:
 
     Attributes:
         watcher: the same.
+        refusal: why the kernel had no aide to give, while that is told by an empty
+            answer; None at all other times.
     """
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher
+        self.refusal: OSError | None = None
         self._working: dict[int, _Aide] = {}
         self._ending: set[int] = set()
 
@@ -76,8 +79,10 @@ class Aides:
         """
         try:
             pid, fd = _fork(work, kept)
-        except OSError:
+        except OSError as error:
+            self.refusal = error
             done(b"")
+            self.refusal = None
             return
         self._working[fd] = _Aide(pid, deadline_s, done, bytearray(), lasting)
         self.watcher.watch(fd, lambda: self._hear(fd))

@@ -60,8 +60,10 @@ class Page:
     def __init__(self, attempt: int, slots: int) -> None:
         flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         low = os.memfd_create("dsup-heartbeats", flags)
-        self.kept_fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
-        os.close(low)
+        try:
+            self.kept_fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
+        finally:
+            os.close(low)
         self.fd = self.kept_fd
         self.carrier: Carrier | None = None
         size = contract.page_bytes(slots)

@@ -204,7 +204,10 @@ def _children_by_parent(pid: int) -> list[int]:
 
 def every_pid() -> list[int]:
     """Return the pids of all processes that there are."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
 
 
 def descendants(pid: int, *, without: Iterable[int] = ()) -> list[int]:

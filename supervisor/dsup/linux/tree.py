@@ -10,6 +10,9 @@ from typing import Final
 from dsup.linux import proc
 from dsup.linux.signals import send_pinned
 
+UNSEEN: Final = 2**22
+"""Stands for whatever could not be looked at: the kernel gives no such number."""
+
 _STOP_ROUNDS: Final = 8
 _LOOKS: Final = 16
 
@@ -21,7 +24,8 @@ def alive(
 
     An empty answer is a proof: a process may end while it is looked at, and leave a
     child that the look had passed. So "none" counts only when two looks find the same
-    dead; where the dead keep changing, something lives.
+    dead; where the dead keep changing, something lives. A process that can open nothing
+    sees nobody, and proves nothing: ``UNSEEN`` lives then.
 
     Args:
         spare: children that do not count, with all that is below them.
@@ -36,6 +40,8 @@ def alive(
         living = [pid for pid in below if proc.is_alive(pid)]
         if living:
             return living
+        if not proc.thread_ids(os.getpid()):
+            return [UNSEEN]
         if below == before:
             return []
         before = below
