@@ -95,6 +95,11 @@ class _Side:
 _side = _Side()
 
 
+def let_go() -> None:
+    """Hold no group: gloo's threads that outlive theirs may abort the interpreter."""
+    _side.group = _side.world = None
+
+
 def size() -> int:
     """Return how many ranks an exchange reaches: 1 where there is no group."""
     return int(sys.modules["torch.distributed"].get_world_size()) if _is_met() else 1
@@ -129,11 +134,7 @@ def refuse_timeout(timeout_s: float) -> None:
 
 def rank() -> int:
     """Return this rank's place in an exchange: 0 where there is no group."""
-    if size() == 1:
-        return 0
-    import torch.distributed as dist
-
-    return dist.get_rank()
+    return int(sys.modules["torch.distributed"].get_rank()) if _is_met() else 0
 
 
 class Maximum:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from dsup_runtime import side_group
 from dsup_runtime.bounded import BoundedCall
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def _bounded(limit_s: float, *, cut: bool) -> BaseException | None:
                 with suppress(Exception):  # its backend has no receive on the CPU
                     _close(group)
         else:
+            side_group.let_go()
             gc.collect()
         dist.destroy_process_group()
 
