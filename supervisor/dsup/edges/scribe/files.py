@@ -44,9 +44,7 @@ def open_append(path: str, mode: int, *, readable: bool = False) -> int:
 
 def cut_torn_line(fd: int) -> None:
     """Remove what follows the last newline: its writer was killed, and resends it."""
-    size = os.fstat(fd).st_size
-    start = max(0, size - LINE_WINDOW_BYTES)
-    tail = os.pread(fd, LINE_WINDOW_BYTES, start)
+    start, tail = _window(fd)
     os.ftruncate(fd, start + tail.rfind(b"\n") + 1)
 
 
@@ -58,11 +56,16 @@ def last_line(path: str) -> bytes:
     """
     fd = open_append(path, 0o600, readable=True)
     try:
-        start = max(0, os.fstat(fd).st_size - LINE_WINDOW_BYTES)
-        lines = os.pread(fd, LINE_WINDOW_BYTES, start).split(b"\n")
+        lines = _window(fd)[1].split(b"\n")
     finally:
         os.close(fd)
     return lines[-2] if len(lines) > 1 else b""
+
+
+def _window(fd: int) -> tuple[int, bytes]:
+    """Return where the window for the last line of a file begins, and what is in it."""
+    start = max(0, os.fstat(fd).st_size - LINE_WINDOW_BYTES)
+    return start, os.pread(fd, LINE_WINDOW_BYTES, start)
 
 
 class Reserve:
