@@ -5,7 +5,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
+import psutil
 import pytest
 
 from dsup.checkup.checks.catalogue import CHECKS
@@ -14,7 +16,7 @@ from dsup.checkup.readers.cgroups import cgroups
 from dsup.checkup.readers.devices import driver, holders, network
 from dsup.checkup.readers.interpreter import interpreter
 from dsup.checkup.readers.kernel_log import kernel_log_readable
-from dsup.checkup.readers.still import stuck
+from dsup.checkup.readers.still import glimpse, stuck
 from dsup.checkup.readers.storage import middle, space, sync
 from dsup.checkup.readers.system import clock, system
 from dsup.checkup.readings import Readings
@@ -214,6 +216,7 @@ def test_devices_are_read_from_sysfs_and_proc(tree):
             "proc/7/comm": "nv-fabricmanage\n",
             "proc/7/stat": "7 (nv-fab) S 1 7 7",
             "proc/8/stat": "8 (a) b) D 1 8 8",
+            "proc/8/task/8/stat": "8 (a) b) D 1 8 8",
             "proc/8/stack": "[<0>] down_read+0x1\n[<0>] os_lock+0x1 [nvidia]\n",
             "proc/1/comm": "systemd\n",
             "sys/class/net/ib0/mtu": "",
@@ -294,7 +297,8 @@ def test_an_interpreter_that_says_nothing_is_not_called_broken(tmp_path, script)
 
 def test_who_moves_again_is_not_stuck(tree):
     """State D at two looks is nothing, where it has slept between them."""
-    root = tree(**{"proc/8/stat": "8 (a) D 1", "proc/8/status": "Name:\ta\n"})
+    thread = "proc/8/task/8"
+    root = tree(**{f"{thread}/stat": "8 (a) D 1", f"{thread}/status": "Name:\ta\n"})
     over = threading.Event()
 
     def move():
@@ -302,7 +306,7 @@ def test_who_moves_again_is_not_stuck(tree):
         while not over.is_set():
             count += 1
             part = tree(part=f"Name:\ta\nvoluntary_ctxt_switches:\t{count}\n")
-            os.replace(f"{part}/part", f"{root}/proc/8/status")
+            os.replace(f"{part}/part", f"{root}/{thread}/status")
 
     mover = threading.Thread(target=move)
     mover.start()
@@ -319,3 +323,32 @@ def test_both_doors_of_the_kernel_log_may_be_shut(tmp_path):
 
     assert "there is no" in found.error
     assert "does not start" in found.journal_error
+
+
+@pytest.mark.slow
+def test_who_stands_still_does_so_whatever_its_other_threads_do():
+    """One that waits for events beside it takes time of the process's, now and then."""
+    code = (
+        "import signal, threading\n"
+        "def spin():\n"
+        "    while True: pass\n"
+        "threading.Thread(target=spin, daemon=True).start()\n"
+        "signal.pause()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    told = psutil.Process(process.pid)
+
+    def stays():
+        """Return whether it is where it was, a tenth of a second of work later."""
+        seen, worked_s = glimpse(process.pid), told.cpu_times().user
+        while told.cpu_times().user < worked_s + 0.1:
+            assert process.poll() is None
+        return seen and seen.state == "S" and glimpse(process.pid) == seen
+
+    try:
+        give_up_s = time.monotonic() + 500
+        while not stays():
+            assert time.monotonic() < give_up_s
+    finally:
+        process.kill()
+        process.wait()

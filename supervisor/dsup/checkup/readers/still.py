@@ -1,6 +1,8 @@
 """Whether a process moves: one look shows where it is, only several that it stays.
 
-A parent in vfork and a reader of a slow disk are in state D as well, for a moment.
+A parent in vfork and a reader of a slow disk are in state D as well, for a moment. What
+is looked at is the main thread: another one may go on beside it, as one that waits for
+events does, and ``/proc/PID/stat`` adds up the times of all.
 
 Source: proc(5)
 """
@@ -18,14 +20,14 @@ WATCH_S: Final = 8.0
 
 _ROUND_S: Final = 0.1
 _UNINTERRUPTIBLE: Final = "D"
-_TIMES: Final = slice(11, 13)  # fields 14 and 15 of /proc/PID/stat, from the state
+_TIMES: Final = slice(11, 13)  # fields 14 and 15 of stat, from the state
 _START: Final = slice(19, 20)
 _SWITCHES: Final = "voluntary_ctxt_switches:"
 _DRIVER: Final = "[nvidia"
 
 
 class Glimpse(NamedTuple):
-    """Where a process is: two that are equal show that it has not moved.
+    """Where a main thread is: two that are equal show that it has not moved.
 
     Attributes:
         state: as in ``ps``.
@@ -39,16 +41,17 @@ class Glimpse(NamedTuple):
 
 
 def glimpse(pid: int, root: str = "") -> Glimpse | None:
-    """Return where a process is; None if there is none.
+    """Return where the main thread of a process is; None if there is none.
 
     Args:
         pid: the process.
         root: stands for ``/``.
     """
-    fields = read_text(f"{root}/proc/{pid}/stat").rpartition(")")[2].split()
+    thread = f"{root}/proc/{pid}/task/{pid}"
+    fields = read_text(f"{thread}/stat").rpartition(")")[2].split()
     if not fields:
         return None
-    told = read_text(f"{root}/proc/{pid}/status").partition(f"\n{_SWITCHES}")[2]
+    told = read_text(f"{thread}/status").partition(f"\n{_SWITCHES}")[2]
     counts = (*fields[_START], *fields[_TIMES])
     return Glimpse(fields[0], counts, "".join(told.split()[:1]))
 
