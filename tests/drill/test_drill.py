@@ -88,7 +88,8 @@ def test_all_scenarios(drill, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+    ("signum", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
 )
 def test_a_drill_that_is_interrupted_leaves_nothing(drill, tmp_path, signum, code):
     """In the middle of two scenarios: processes and directories are gone."""

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dsup.core.exits import SIGTERM, stop_code
+from dsup.core.exits import stop_code
 
 if TYPE_CHECKING:
     from dsup.drill.drill import Asked, Result
     from dsup.drill.scenarios import Scenario
 
+_STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _RANKS_MAX: Final = 64
 _FAILED: Final = 1
 _EXAMPLES: Final = """\b
@@ -26,10 +27,6 @@ Examples:
   dsup drill --list             what is done in each, and what must come of it
   dsup drill --keep oom         keep the run directory to look at
 """
-
-
-class _Terminated(Exception):  # noqa: N818 (a way out, no error)
-    """SIGTERM came."""
 
 
 @click.command(
@@ -75,11 +72,9 @@ def drill(
         _list(scenarios, machine=machine)
         return 0
     asked = Asked(scenarios, nproc, keep, dict(os.environ))
-    try:
-        with _terminable():
-            return _drill(asked, machine=machine)
-    except _Terminated:
-        return stop_code(SIGTERM)
+    with _noted() as signals:
+        code = _drill(asked, signals, machine=machine)
+    return stop_code(signals[0]) if signals else code
 
 
 def _chosen(names: tuple[str, ...]) -> Sequence[Scenario]:
@@ -112,8 +107,14 @@ def _list(scenarios: Sequence[Scenario], *, machine: bool) -> None:
         click.echo(line)
 
 
-def _drill(asked: Asked, *, machine: bool) -> int:
-    """Drill, and print it as it comes; return the exit code."""
+def _drill(asked: Asked, signals: Sequence[int], *, machine: bool) -> int:
+    """Drill, and print it as it comes; return the exit code.
+
+    Args:
+        asked: what is to be played.
+        signals: once there are any, it is over.
+        machine: print JSON.
+    """
     import json
     import time
 
@@ -124,11 +125,13 @@ def _drill(asked: Asked, *, machine: bool) -> int:
     results: list[Result] = []
     if not machine:
         click.echo(shown.head())
-    with begun(asked) as coming:
+    with begun(asked, lambda: bool(signals)) as coming:
         for result in coming:
             results.append(result)
             for line in () if machine else shown.rows(result):
                 click.echo(line)
+    if signals:
+        return _FAILED
     took_s = time.monotonic() - began_s
     if machine:
         click.echo(json.dumps(shown.document(results, took_s), indent=1))
@@ -139,14 +142,20 @@ def _drill(asked: Asked, *, machine: bool) -> int:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Have SIGTERM end the block as Ctrl-C does, so that it cleans up."""
+def _noted() -> Iterator[Sequence[int]]:
+    """Give the numbers of the signals that ask the block to end, as they come.
 
-    def leave(_signum: int, _frame: FrameType | None) -> None:
-        raise _Terminated
+    One that is ignored, as under nohup, still is.
+    """
+    came: list[int] = []
 
-    before = signal.signal(signal.SIGTERM, leave)
+    def note(signum: int, _frame: FrameType | None) -> None:
+        came.append(signum)
+
+    heeded = [n for n in _STOPS if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in heeded}
     try:
-        yield
+        yield came
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -7,8 +7,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from dsup.drill.scenarios import Scenario
 from dsup.linux.libc import become_subreaper
 
 _AT_ONCE: Final = 2
+_LOOK_S: Final = 0.05
 _REMOVALS: Final = 5
 
 
@@ -65,62 +66,47 @@ class Result(NamedTuple):
         return "failed" if self.misses else "passed"
 
 
-class _Stage:
-    """Where scenarios are played, by any thread, until it is cleared.
-
-    A signal that comes while a pool starts a thread has the pool forget that one, so it
-    is by what they play that threads are waited for.
-    """
-
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
-        self._base = tempfile.mkdtemp(prefix="dsup-drill-")
-        self._abandoned = threading.Event()
-        self._playing = 0
-        self._change = threading.Condition()
-
-    def play(self, scenario: Scenario) -> Result:
-        """Play one of them.
-
-        Raises:
-            AbandonedError: the drill is to end.
-        """
-        with self._change:
-            if self._abandoned.is_set():
-                raise AbandonedError
-            self._playing += 1
-        try:
-            home = os.path.join(self._base, scenario.name)
-            place = Place(home, self._asked.environment, self._abandoned)
-            return _played(scenario, self._asked, place)
-        finally:
-            with self._change:
-                self._playing -= 1
-                self._change.notify()
-
-    def clear(self) -> None:
-        """Have all end; remove the directory if nothing is kept there."""
-        with self._change:
-            self._abandoned.set()
-            self._change.wait_for(lambda: not self._playing)
-        if not os.listdir(self._base):
-            os.rmdir(self._base)
-
-
 @contextmanager
-def drill(asked: Asked) -> Iterator[Iterator[Result]]:
+def drill(asked: Asked, is_over: Callable[[], bool]) -> Iterator[Iterator[Result]]:
     """Play scenarios; give their results in order, each as soon as it can be had.
 
-    However the block is left, all jobs are ended, and what is not kept is removed.
+    However the block is left, all jobs are ended, and what is not kept is removed. A
+    handler of a signal must not raise here: it may do so before the block is entered.
+
+    Args:
+        asked: what is to be played.
+        is_over: tells that no more results are wanted.
     """
     become_subreaper()  # so whatever a job leaves is a descendant
-    stage = _Stage(asked)
-    pool = ThreadPoolExecutor(_AT_ONCE)
+    base = tempfile.mkdtemp(prefix="dsup-drill-")
+    abandoned = threading.Event()
+
+    def play_one(scenario: Scenario) -> Result:
+        if abandoned.is_set():
+            raise AbandonedError
+        place = Place(os.path.join(base, scenario.name), asked.environment, abandoned)
+        return _played(scenario, asked, place)
+
     try:
-        yield pool.map(stage.play, asked.scenarios)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            try:
+                playing = [pool.submit(play_one, one) for one in asked.scenarios]
+                yield _results(playing, is_over)
+            finally:
+                abandoned.set()
     finally:
-        stage.clear()
-        pool.shutdown(cancel_futures=True)
+        if not os.listdir(base):
+            os.rmdir(base)
+
+
+def _results(
+    playing: Sequence[Future[Result]], is_over: Callable[[], bool]
+) -> Iterator[Result]:
+    for one in playing:
+        while not wait((one,), _LOOK_S).done:
+            if is_over():
+                return
+        yield one.result()
 
 
 def _played(scenario: Scenario, asked: Asked, place: Place) -> Result:

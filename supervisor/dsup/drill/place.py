@@ -23,6 +23,8 @@ from dsup.linux import proc, tree
 T = TypeVar("T")
 
 _LOOK_S: Final = 0.01
+_LOOKS: Final = 16
+_WORDS: Final = ("environ", "cmdline")
 _CLEAR_S: Final = 30.0
 _NOT_OURS: Final = ("DSUP_", "PET_", "TORCHELASTIC_", "MASTER_", "PYTHON_EXEC")
 _NOT_FOR_A_JOB: Final = frozenset(
@@ -177,17 +179,9 @@ class Place:
         return (*processes, *(f"the temporary {name} is left" for name in files))
 
     def processes(self) -> list[int]:
-        """Return the living processes of this place: descendants that say its name."""
-        mark = os.fsencode(self.home)
-        return [
-            pid
-            for pid in proc.descendants(os.getpid())
-            if proc.is_alive(pid)
-            and (
-                mark in proc.read_bytes(f"/proc/{pid}/environ")
-                or mark in proc.read_bytes(f"/proc/{pid}/cmdline")
-            )
-        ]
+        """Return the living processes of this place: descendants that name it."""
+        mark = os.fsencode(os.path.join(self.home, ""))
+        return tree.alive(which=lambda pid: mark in _words(pid))
 
     def clear(self) -> None:
         """End whatever is left of the jobs; what does not end is left as it is."""
@@ -242,6 +236,20 @@ def exit_code(job: subprocess.Popen[bytes]) -> int:
     """Return the exit code of a job that has ended, as a shell shows it."""
     code = job.returncode
     return code if code >= 0 else 128 - code
+
+
+def _words(pid: int) -> bytes:
+    """Return a process's environment and arguments.
+
+    While it changes from one program to the next there are none, for a moment.
+    """
+    words = b""
+    for _ in range(_LOOKS):
+        words = b"".join(proc.read_bytes(f"/proc/{pid}/{name}") for name in _WORDS)
+        if words or not proc.is_alive(pid):
+            break
+        time.sleep(_LOOK_S)
+    return words
 
 
 def _line(pid: int) -> str:

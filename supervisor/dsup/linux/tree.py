@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from dsup.linux import proc
@@ -18,7 +18,10 @@ _LOOKS: Final = 16
 
 
 def alive(
-    spare: Collection[int] = (), *, owned: Collection[int] | None = None
+    spare: Collection[int] = (),
+    *,
+    owned: Collection[int] | None = None,
+    which: Callable[[int], bool] | None = None,
 ) -> list[int]:
     """Return the living descendants of this process, parents first.
 
@@ -31,6 +34,7 @@ def alive(
         spare: children that do not count, with all that is below them.
         owned: see ``reap_adopted``, which then clears the dead away before each look;
             None leaves them. They can be many, and make each look longer.
+        which: tells which of the living count; None for all.
     """
     before: list[int] | None = None
     for _ in range(_LOOKS):
@@ -38,6 +42,8 @@ def alive(
             reap_adopted(owned)
         below = proc.descendants(os.getpid(), without=spare)
         living = [pid for pid in below if proc.is_alive(pid)]
+        if which is not None:
+            living = [pid for pid in living if which(pid)]
         if living:
             return living
         if not proc.thread_ids(os.getpid()):
