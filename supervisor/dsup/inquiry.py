@@ -248,9 +248,12 @@ class Inquiry:
             return
         verdict = _read(answer)
         if verdict is not None or self._verdict is None:
+            from dsup.core.verdict import with_ends
             from dsup.judging import without_judge
 
             told = verdict or without_judge(case.known)
+            # Ranks have ended since the judge was asked.
+            told = with_ends(told, self.file.statuses())
             self._verdict = told
             self._desk.publish(told)
         self._post(_judged(case.known.attempt, verdict, final=final))
