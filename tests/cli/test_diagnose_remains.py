@@ -75,7 +75,7 @@ def test_a_run_without_journal_and_run_json_is_a_run_all_the_same(
     )
 
 
-def test_a_run_whose_ranks_wrote_nothing_is_told_what_is_missing(dsup, failed_run):
+def test_a_directory_in_which_nothing_was_written_is_no_run(dsup, failed_run):
     """An agent that was killed at once has left no more than directories."""
     run = failed_run(attempt_0__1__stderr_log=b"")
     for name in ("events.jsonl", "run.json"):
@@ -83,4 +83,4 @@ def test_a_run_whose_ranks_wrote_nothing_is_told_what_is_missing(dsup, failed_ru
     said = dsup("diagnose", str(run))
 
     assert said.code == 1
-    assert "events.jsonl is missing and run.json is missing, and no rank" in said.err
+    assert "because it holds no events.jsonl: it is no run directory" in said.err

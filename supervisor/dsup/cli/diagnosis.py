@@ -14,7 +14,6 @@ from dsup.cli.run_files import (
     RunFiles,
     UnreadableRunError,
     closed_by,
-    is_of_run,
     page_of,
     read_run,
     read_verdicts,
@@ -102,8 +101,7 @@ def _without_journal(path: str, refusal: str) -> Diagnosis:
             outcome="what became of the run is not known",
         )
     if not any(_is_rank_log(below, found) for below, found in files_below(path)):
-        empty = f"cannot diagnose {path}, because {missing}, and no rank wrote anything"
-        raise UnreadableRunError(empty if is_of_run(path) else refusal)
+        raise UnreadableRunError(refusal)
     logs = of_logs([path])
     remarks = (one for one in logs.remarks if not one.endswith(_EMPTY))
     return logs._replace(
@@ -259,11 +257,12 @@ class _Reading:
         return next((name for name in _RANK_LOGS[::-1] if _says(place, name)), "")
 
     def _remarks(self) -> list[str]:
-        files = self._files
+        files, source = self._files, self._clocks.source
         said = []
-        if not files.known:
-            source = self._clocks.source
-            said = [f"{why_unknown(files.path)}; times are told from {source}"]
+        if source != contract.RUN_FILE:
+            why = f"{contract.RUN_FILE} tells no times"
+            why = why if files.known else why_unknown(files.path)
+            said.append(f"{why}; times are told from {source}")
         said += [
             f"{_unread_verdict(name)}; its verdict is made from the journal alone"
             for name in files.odd

@@ -115,8 +115,8 @@ def roles(attempt: Attempt) -> dict[int, Role]:
     verdict = attempt.verdict
     told: dict[int, Role] = {}
     if verdict is not None:
-        ends = {life.rank: life.status for life in attempt.ranks}
-        left = {*verdict.left_with_0, *(r for r, status in ends.items() if status == 0)}
+        left = {life.rank for life in attempt.ranks if life.status == 0}
+        left.update(verdict.left_with_0)
         told |= {
             rank: Role("told" if rank in left else "ended")
             for rank in verdict.ended_by_dsup
