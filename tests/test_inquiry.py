@@ -1,5 +1,6 @@
 """The inquiry: when the judge is asked, and what happens where it does not answer."""
 
+import errno
 import json
 import os
 import select
@@ -15,7 +16,7 @@ from dsup.core import events as ev
 from dsup.core.job import Job
 from dsup.core.output import Output
 from dsup.core.plan import Policy
-from dsup.core.state import NEVER, Spec
+from dsup.core.state import NEVER, Hang, Spec
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
 from dsup.inquiry import Inquiry
@@ -53,10 +54,12 @@ class Judges:
         asked: each judge that was asked and has not answered: its case, and whom to
             tell.
         watcher: a loop that a test turns.
+        refusal: why no judge can be started, while that is told.
     """
 
     def __init__(self):
         self.asked = []
+        self.refusal = None
         self.watcher = Loop()
 
     def bury(self, pid):
@@ -75,6 +78,12 @@ class Judges:
         """Have the oldest judge answer."""
         case, done = self.asked.pop(0)
         done(to_wire(judge(judging.timeline(case))))
+
+    def refuse(self, error):
+        """Have no process for the oldest judge."""
+        self.refusal = error
+        self.give_up()
+        self.refusal = None
 
     def give_up(self):
         """Have the oldest judge killed, or given up: it has said nothing."""
@@ -159,6 +168,20 @@ def test_a_judge_that_says_nothing_leaves_the_wait_status(court):
     assert judged(court) == [("", True)]
     assert (verdict.cause, verdict.certainty) == ("unknown", "unknown")
     assert "rank 1: SIGKILL" in verdict.summary
+
+
+@pytest.mark.parametrize("hang", [None, Hang((0,), "frozen", 5.0)])
+def test_why_there_is_no_judge_is_said_where_it_is_known(court, hang):
+    """The kernel had no process for it: a limit can be raised."""
+    court.inquiry.file.hang = hang
+    court.inquiry.judge(final=True)
+    court.judges.refuse(OSError(errno.EAGAIN, ""))
+
+    [verdict] = court.desk.published
+    assert (
+        "the judge could not be started: resource temporarily unavailable "
+        "(raise the limit of processes: ulimit -u, pids.max)"
+    ) in verdict.summary
 
 
 def test_a_judge_that_says_nothing_later_does_not_undo_an_answer(court):

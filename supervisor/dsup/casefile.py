@@ -123,6 +123,10 @@ class CaseFile:
         over = {event.rank for event in self._ends}
         return {rank: pid for rank, pid in self.pids.items() if rank not in over}
 
+    def statuses(self) -> dict[int, int]:
+        """Return how each rank that has ended did: exit code, or minus its signal."""
+        return {event.rank: event.status for event in self._ends}
+
     def add(self, rank: Rank) -> None:
         """Take in a rank that was just started."""
         self.ranks[rank.rank] = rank

@@ -35,6 +35,10 @@ class Helpers(Protocol):
     def watcher(self) -> Watcher:
         """Calls back when a descriptor is ready."""
 
+    @property
+    def refusal(self) -> OSError | None:
+        """Why there is no child, while ``done`` is told of it; else None."""
+
     def start(
         self,
         work: Callable[[], bytes],

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from dsup import shortage
 from dsup.casefile import CaseFile
 from dsup.core import events as ev
 from dsup.core.state import NEVER
@@ -248,14 +249,26 @@ class Inquiry:
             return
         verdict = _read(answer)
         if verdict is not None or self._verdict is None:
-            from dsup.judging import without_judge
+            from dsup.core.verdict import with_ends
 
-            told = verdict or without_judge(case.known)
+            told = verdict or self._unjudged(case)
+            # Ranks have ended since the judge was asked.
+            told = with_ends(told, self.file.statuses())
             self._verdict = told
             self._desk.publish(told)
         self._post(_judged(case.known.attempt, verdict, final=final))
         if self._again:
             self._ask()
+
+    def _unjudged(self, case: Case) -> Verdict:
+        """Return what can be said without a judge, and why there is none."""
+        from dsup.judging import without_judge
+
+        error = self._aides.refusal
+        if error is None:
+            return without_judge(case.known)
+        why = f"the judge could not be started: {shortage.reason(error)}"
+        return without_judge(case.known, why)
 
 
 def _read(answer: bytes) -> Verdict | None:

@@ -104,8 +104,13 @@ def timeline(case: Case) -> Timeline:
     )
 
 
-def without_judge(known: Timeline) -> Verdict:
-    """Return what is left to say where the judge gave no answer: wait statuses."""
+def without_judge(known: Timeline, why: str = "the judge gave no answer") -> Verdict:
+    """Return what is left to say where nobody judges: wait statuses.
+
+    Args:
+        known: what the judge would have been told.
+        why: nobody does.
+    """
     told = tuple(
         Evidence(
             "status", f"rank {end.rank}: {status_text(end.status)}", end.rank, end.at_s
@@ -115,7 +120,7 @@ def without_judge(known: Timeline) -> Verdict:
     )
     first = told[0] if told else None
     if known.hang is not None:
-        return _hang_without_judge(known, known.hang, told)
+        return _hang_without_judge(known, known.hang, told, why)
     seen = f"first seen to end: {first.text}" if first else "no rank had failed"
     return Verdict(
         attempt=known.attempt,
@@ -123,7 +128,7 @@ def without_judge(known: Timeline) -> Verdict:
         first_ranks=(),
         certainty="unknown",
         at_s=first.at_s if first and first.at_s else known.started_s,
-        summary=f"The cause is unknown, because the judge gave no answer; {seen}.",
+        summary=f"The cause is unknown, because {why}; {seen}.",
         rule="no_judge",
         evidence=told,
         ended_by_dsup=tuple(sorted(known.signalled)),
@@ -131,12 +136,12 @@ def without_judge(known: Timeline) -> Verdict:
 
 
 def _hang_without_judge(
-    known: Timeline, hang: Hang, told: tuple[Evidence, ...]
+    known: Timeline, hang: Hang, told: tuple[Evidence, ...], why: str
 ) -> Verdict:
     # Several that outlast a limit wait for one of them, or for none.
     ranks = () if hang.why == "limit" and len(hang.ranks) > 1 else hang.ranks
     who = f" of rank {', '.join(map(str, ranks))}" if ranks else ""
-    text = f"A hang{who} was confirmed by dsup; the judge gave no answer."
+    text = f"A hang{who} was confirmed by dsup; {why}."
     return Verdict(
         attempt=known.attempt,
         cause="hang",

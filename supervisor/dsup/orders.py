@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from dsup import crew
@@ -80,7 +81,8 @@ def _scan(parts: Parts, _: cmd.Scan) -> None:
 
     Where no rank has run yet there is no scribe, and the next attempt needs one.
     """
-    parts.recorder.start(parts.state.attempt, ())
+    with suppress(OSError):  # then it is tried again with the next ranks
+        parts.recorder.start(parts.state.attempt, ())
     parts.attempt.scan()
 
 

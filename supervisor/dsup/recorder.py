@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dsup.core.commands import Command
 from dsup.core.events import Event
@@ -31,6 +31,8 @@ from dsup_runtime import contract
 if TYPE_CHECKING:
     from dsup.edges.scribe.link import Scribe
     from dsup.edges.scribe.reports import Report
+
+_NOBODY: Final = "no descriptor is left for who writes"
 
 
 class Recorder:
@@ -75,14 +77,18 @@ class Recorder:
         return self._status.rate
 
     def start(self, attempt: int, ranks: Iterable[Rank]) -> None:
-        """Have the output of an attempt's ranks read, by a new scribe if need be."""
+        """Have the output of an attempt's ranks read, by a new scribe if need be.
+
+        Raises:
+            OSError: no descriptor is left for a scribe.
+        """
         scribe = self._scribe or self._make()
         for rank in ranks:
             scribe.open_streams(attempt, rank.rank, rank.out, rank.err)
         if self._scribe is None:
+            self._loop.watch(scribe.fd, self._on_ready)
             self._scribe = scribe
             scribe.start()
-            self._loop.watch(scribe.fd, self._on_ready)
             self._note_pid()
             self._write_head(scribe)
         self.flush()
@@ -147,6 +153,8 @@ class Recorder:
         """Have an attempt's directories made; ``on_directories`` gets the answer."""
         if self._scribe:
             self._scribe.prepare(attempt)
+        else:
+            self.on_directories(attempt, _NOBODY)
 
     def save(self, name: str, fd: int, *, keep: bool = False) -> None:
         """Copy a descriptor's content into the run directory, or keep what is there."""
@@ -199,10 +207,20 @@ class Recorder:
     def end(self) -> None:
         """Have everything written; ``ended`` becomes true within seconds."""
         if self._scribe is None:
-            self.start(0, ())
+            with suppress(OSError):
+                self.start(0, ())
         self.flush()
         if self._scribe:
             self._scribe.end()
+        else:
+            self._end_unwritten()
+
+    def _end_unwritten(self) -> None:
+        """Say at least what would have been said: nobody can write it down."""
+        self.warn(f"cannot keep the journal, because {_NOBODY}")
+        for line, _ in self._unsaid:
+            say_now(line)
+        self.ended = True
 
     def deadline(self) -> float:
         """Return when ``on_tick`` is due, agent clock, seconds."""
@@ -265,13 +283,12 @@ class Recorder:
         own = proc.stat(os.getpid())
         agent = Agent(proc.boot_id(), os.getpid(), own.start if own else None)
         clocks = time.time_ns(), time.monotonic_ns()
-        fd = os.memfd_create("run.json", os.MFD_CLOEXEC)
+        apart = os.path.dirname(self.control) != self._job.run_dir
+        told = run_file(self._job, agent, *clocks, self.control if apart else "")
         try:
-            apart = os.path.dirname(self.control) != self._job.run_dir
-            control = self.control if apart else ""
-            os.write(fd, run_file(self._job, agent, *clocks, control))
-            scribe.save(contract.RUN_FILE, fd)
+            with open(os.memfd_create("run.json", os.MFD_CLOEXEC), "wb") as file:
+                file.write(told)
+                file.flush()
+                scribe.save(contract.RUN_FILE, file.fileno())
         except OSError:
             self.warn("cannot keep run.json, because no descriptor is left")
-        finally:
-            os.close(fd)

@@ -26,6 +26,11 @@ def told(what: str, error: OSError) -> tuple[str, str]:
     """
     # A later attempt of the same agent would meet the same full table.
     cause = "spawn_error" if error.errno in _OF_FILES else "pids_limit"
+    return cause, f"cannot {what}, because {reason(error)}"
+
+
+def reason(error: OSError) -> str:
+    """Return a refusal in words, with what helps against it."""
     number = error.errno or errno.EIO
     advice = f" ({_HELPS[number]})" if number in _HELPS else ""
-    return cause, f"cannot {what}, because {os.strerror(number).lower()}{advice}"
+    return f"{os.strerror(number).lower()}{advice}"

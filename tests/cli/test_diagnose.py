@@ -525,11 +525,12 @@ def test_a_verdict_that_cannot_be_read_is_replaced_and_said(made, dsup, damage):
     ids=["empty", "no object", "odd clocks", "odd fields"],
 )
 def test_without_a_run_file_the_rest_is_still_told(made, dsup, known):
-    """Times then come from when the journal was last written."""
-    path = made(*GIVEN_UP)
+    """Times of a renamed one then come from when the journal was last written."""
+    made_in = made(*GIVEN_UP)
+    path = made_in.rename(made_in.parent / "copied")
     (path / "run.json").write_bytes(known)
     os.utime(path / "events.jsonl", (ZERO_S, ZERO_S))
-    said = dsup("diagnose")
+    said = dsup("diagnose", str(path))
 
     assert (said.code, said.err) == (0, "")
     assert "on an unknown node" in said.out

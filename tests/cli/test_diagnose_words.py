@@ -148,7 +148,7 @@ def test_without_a_journal_the_verdicts_speak(dsup, failed_run):
 
 
 def test_without_journal_and_verdicts_the_ranks_logs_speak(dsup, failed_run):
-    """As logs of any launcher."""
+    """As logs of any launcher, but that it was dsup is known."""
     run = spoiled(failed_run(attempt_0__1__stderr_log=b"ValueError: no labels\n"))
     said = json.loads(dsup("diagnose", "--json", str(run)).out)
 

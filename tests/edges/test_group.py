@@ -342,6 +342,54 @@ for rank in started:
 """
 
 
+SHORT = """
+import os, resource
+from dsup.edges import group
+from dsup_runtime import contract
+start = group.Start(["true"], {**os.environ, contract.STACKS: "fd:5"})
+workers, soft = group.WorkerGroup(), 80
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, soft))
+
+def taken():
+    "Take every descriptor there is."
+    held = []
+    try:
+        while True:
+            held.append(os.dup(0))
+    except OSError:
+        return held
+
+for free in range(12):
+    held = taken()
+    for _ in range(free):
+        os.close(held.pop())
+    try:
+        [rank] = workers.spawn([start], -1)
+    except OSError:
+        left = len(taken())
+        print("refused", free - left)
+    else:
+        kept = rank.pidfd, rank.out, rank.err, rank.notes, rank.stacks
+        print("started", free - len(taken()) - sum(fd >= 0 for fd in kept))
+    for fd in range(3, soft):
+        try:
+            os.close(fd)
+        except OSError:
+            pass
+"""
+
+
+def test_a_rank_for_which_descriptors_do_not_suffice_leaves_none_open():
+    """Whichever of its pipes, sockets and files is the one that cannot be made."""
+    made = subprocess.run(
+        [sys.executable, "-c", SHORT], capture_output=True, check=True, text=True
+    )
+    lines = made.stdout.splitlines()
+
+    assert {"refused 0", "started 0"} == set(lines), made.stdout
+    assert lines == sorted(lines)
+
+
 @pytest.mark.root
 def test_a_limit_of_processes_is_told_apart_from_a_bad_program():
     """It is no SpawnError: another node may have room; the ranks so far run."""

@@ -35,6 +35,7 @@ VERDICT = Verdict(
     ),
     victims=(Victim(3, 2, "exit 1"),),
     ended_by_dsup=(0, 1),
+    left_with_0=(1,),
     advice=Advice("find_killer", "look for who sent it"),
     status=-9,
     signature="killed|SIGKILL",
@@ -74,6 +75,7 @@ KNOWN = {
     ],
     "victims": [{"rank": 3, "of": 2, "how": "exit 1"}],
     "ended_by_dsup": [0, 1],
+    "left_with_0": [1],
     "advice": {"action": "find_killer", "text": "look for who sent it"},
     "exit": {"code": 137, "origin": "rank"},
     "status": -9,
@@ -234,6 +236,7 @@ verdicts = st.builds(
         st.builds(Victim, rank=ranks, of=st.none() | ranks, how=texts(30)), max_size=9
     ).map(tuple),
     ended_by_dsup=st.lists(ranks, max_size=9).map(tuple),
+    left_with_0=st.lists(ranks, max_size=9).map(tuple),
     advice=st.none() | st.builds(Advice, action=texts(20), text=texts(60)),
     status=st.integers(-64, 255),
     signature=texts(40),

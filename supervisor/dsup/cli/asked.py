@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsup.cli.find_run import find_run, named_like, runs_in
 from dsup.cli.foreign import STDIN
-from dsup.cli.run_files import UnreadableRunError
+from dsup.cli.run_files import UnreadableRunError, is_of_run
 from dsup.core.errors import SpecError
 from dsup_runtime import contract
 
@@ -122,7 +122,7 @@ def _of_directory(path: str) -> tuple[Item, list[str]]:
         raise _unreadable(path, error) from None
     if not names:
         raise UnreadableRunError(f"cannot diagnose {path}, because it is empty")
-    if any(part in names for part in _RUN_PARTS):
+    if any(part in names for part in _RUN_PARTS) or is_of_run(path):
         return Item("run", os.path.abspath(path)), []
     # A unit's state directory, say, has its runs one level down.
     for place in (path, os.path.join(path, "runs")):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dsup.cli.answer import Case, Diagnosis, RunBasis
 from dsup.cli.foreign import kept_case, of_logs
+from dsup.cli.run_clocks import clocks
 from dsup.cli.run_files import (
     RunFiles,
     UnreadableRunError,
@@ -17,10 +18,12 @@ from dsup.cli.run_files import (
     read_run,
     read_verdicts,
     run_file,
+    why_unknown,
 )
 from dsup.cli.safe_files import files_below, tail_below
 from dsup.core.errors import JournalError
 from dsup.core.verdict import Verdict
+from dsup.edges.scribe.retention import NAME
 from dsup.facts.lines import TAIL_BYTES
 from dsup.linux import proc
 from dsup.report import account as accounts
@@ -29,7 +32,6 @@ from dsup.report.account import Account
 from dsup.report.life import first_failure
 from dsup_runtime import contract
 
-_CLOCK_MAX_S: Final = 1 << 40
 _RANKS_MAX: Final = 1 << 24
 _EMPTY: Final = "because it is empty"
 """How what is said of a log ends that nobody wrote to: most ranks have one."""
@@ -78,14 +80,12 @@ def _without_journal(path: str, refusal: str) -> Diagnosis:
     Raises:
         UnreadableRunError: there are neither.
     """
-    why = refusal.rpartition("because ")[2]
     verdicts, odd = read_verdicts(path)
     known = run_file(path)
-    host = known.get("host")
-    node = host if isinstance(host, str) else ""
+    node, missing = _host(path, known), " and ".join(_missing(path, known, refusal))
     name = os.path.basename(os.path.abspath(path))
     if verdicts:
-        said = [f"the journal cannot be read ({why}); kept verdicts are shown"]
+        said = [f"{missing}; kept verdicts are shown"]
         cases = tuple(kept_case(kept, node) for _, kept in sorted(verdicts.items()))
         size = known.get("world_size")
         world_size = size if type(size) is int and 0 < size <= _RANKS_MAX else 0
@@ -104,8 +104,34 @@ def _without_journal(path: str, refusal: str) -> Diagnosis:
         raise UnreadableRunError(refusal)
     logs = of_logs([path])
     remarks = (one for one in logs.remarks if not one.endswith(_EMPTY))
-    said = [f"the journal cannot be read ({why}); the ranks' logs were read"]
-    return logs._replace(name=name, paths=(path,), remarks=(*said, *remarks))
+    return logs._replace(
+        name=name,
+        paths=(path,),
+        node=logs.node or node,
+        cases=tuple(
+            one._replace(node=one.node or node, launcher="") for one in logs.cases
+        ),
+        remarks=(f"{missing}; the ranks' logs were read", *remarks),
+        launcher="dsup",
+    )
+
+
+def _missing(path: str, known: dict[str, object], refusal: str) -> Iterator[str]:
+    """Yield what cannot be read of a run whose journal cannot be."""
+    journal = contract.JOURNAL_FILE
+    if os.path.lexists(os.path.join(path, journal)):
+        yield f"the journal cannot be read ({refusal.rpartition('because ')[2]})"
+    else:
+        yield f"{journal} is missing"
+    if not known:
+        yield why_unknown(path)
+
+
+def _host(path: str, known: dict[str, object]) -> str:
+    """Return the name of a run's node, its directory's if need be; may be empty."""
+    host = known.get("host")
+    named = NAME.fullmatch(os.path.basename(os.path.abspath(path)))
+    return host if isinstance(host, str) else named["host"] if named else ""
 
 
 def _is_rank_log(below: str, found: os.stat_result) -> bool:
@@ -131,9 +157,9 @@ class _Reading:
         self._files = files
         self._told = told
         self._rebooted = rebooted
-        self._offset_s, self._started_s = clocks(files, told)
-        host = files.known.get("host")
-        self._node = host if isinstance(host, str) else "an unknown node"
+        self._clocks = clocks(files, told)
+        self._offset_s, self._started_s = self._clocks[:2]
+        self._node = _host(files.path, files.known) or "an unknown node"
 
     def diagnosis(self) -> Diagnosis:
         """Return all of it."""
@@ -231,9 +257,15 @@ class _Reading:
         return next((name for name in _RANK_LOGS[::-1] if _says(place, name)), "")
 
     def _remarks(self) -> list[str]:
-        said = [
+        files, source = self._files, self._clocks.source
+        said = []
+        if source != contract.RUN_FILE:
+            why = f"{contract.RUN_FILE} tells no times"
+            why = why if files.known else why_unknown(files.path)
+            said.append(f"{why}; times are told from {source}")
+        said += [
             f"{_unread_verdict(name)}; its verdict is made from the journal alone"
-            for name in self._files.odd
+            for name in files.odd
         ]
         unread = self._told.unread
         if unread:
@@ -248,19 +280,6 @@ def _says(directory: str, name: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode) and found.st_size > 0
-
-
-def clocks(files: RunFiles, told: Account) -> tuple[float, float]:
-    """Return CLOCK_REALTIME minus the agent's clock, and when the run began."""
-    clocks = files.known.get("clocks")
-    if isinstance(clocks, dict):
-        wall_ns, agent_ns = clocks.get("realtime_ns"), clocks.get("monotonic_ns")
-        if type(wall_ns) is int and type(agent_ns) is int:
-            offset_s, wall_s = (wall_ns - agent_ns) / 1e9, wall_ns / 1e9
-            if 0 <= offset_s <= _CLOCK_MAX_S and wall_s <= _CLOCK_MAX_S:
-                return offset_s, wall_s
-    last_s = told.last.at_s if told.last else 0.0
-    return files.written_s - last_s, files.written_s
 
 
 def rebooted(files: RunFiles) -> bool:

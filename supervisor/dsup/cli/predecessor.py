@@ -117,7 +117,8 @@ def _may_live(known: Mapping[str, object]) -> bool:
 
 def _of_dead(path: str, job: Job) -> bytes:
     """Return what became of a run that is dead, and close it if it is to be."""
-    from dsup.cli.diagnosis import clocks, rebooted
+    from dsup.cli.diagnosis import rebooted
+    from dsup.cli.run_clocks import clocks
     from dsup.cli.run_files import closed_by, page_of, read_run
     from dsup.core.events import TookOver
     from dsup.report import account, hindsight, past
@@ -142,7 +143,7 @@ def _of_dead(path: str, job: Job) -> bytes:
     if job.parentage.parent:
         by = os.path.basename(job.run_dir)
         found = found._replace(closed=True)
-        if not _close(files, verdict, clocks(files, told)[0], before, by):
+        if not _close(files, verdict, clocks(files, told).offset_s, before, by):
             return b""
     return encode(found)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from dsup.cli.safe_files import Opened, is_directory, read_below, tail_below
 from dsup.core.errors import DsupError, SpecError
 from dsup.core.printable import printable
-from dsup.edges.scribe.retention import is_alive
+from dsup.edges.scribe.retention import NAME, is_alive
 from dsup.facts import samples
 from dsup.linux import file_lock
 from dsup.report import last_seen
@@ -30,6 +30,13 @@ _ATTEMPTS_MAX: Final = 1000
 _TAIL_BYTES: Final = 4096
 _CANNOT: Final = "cannot diagnose "
 _EXIT: Final = b'"command":"exit"'
+_OWN_FILES: Final = (
+    contract.VERDICT_FILE,
+    contract.HEARTBEATS_FILE,
+    contract.SAMPLES_FILE,
+    contract.OUTCOME_FILE,
+)
+"""What torchrun, whose rank logs have the same names, leaves in no attempt."""
 
 
 class UnreadableRunError(DsupError):
@@ -124,6 +131,29 @@ def run_file(path: str) -> dict[str, object]:
         return a_dict(loads(read_below(path, contract.RUN_FILE, _RUN_FILE_MAX_BYTES)))
     except (OSError, ValueError):
         return {}
+
+
+def why_unknown(path: str) -> str:
+    """Return why ``run_file`` has nothing to say."""
+    name = contract.RUN_FILE
+    try:
+        empty = not read_below(path, name, _RUN_FILE_MAX_BYTES).strip()
+    except FileNotFoundError:
+        return f"{name} is missing"
+    except OSError as error:
+        return f"{name} cannot be read: {(error.strerror or str(error)).lower()}"
+    return f"{name} is empty" if empty else f"{name} is cut off or damaged"
+
+
+def is_of_run(path: str) -> bool:
+    """Return whether a directory holds what only a run of dsup's leaves behind.
+
+    So it is told where neither journal nor run.json is there.
+    """
+    attempt = contract.attempt_dir(path, 0)
+    if NAME.fullmatch(os.path.basename(os.path.abspath(path))):
+        return os.path.isdir(attempt)
+    return any(os.path.lexists(os.path.join(attempt, name)) for name in _OWN_FILES)
 
 
 def page_of(path: str, attempt: int) -> bytes:

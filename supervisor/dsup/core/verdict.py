@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 Certainty: TypeAlias = Literal["proven", "likely", "guess", "unknown"]
@@ -110,6 +111,7 @@ class Verdict(NamedTuple):
         evidence: what it rests on, the proof first.
         victims: ranks that ended because of the first.
         ended_by_dsup: ranks that dsup signalled while they still ran.
+        left_with_0: those of them that then ended with 0: told to end, not ended.
         advice: what to do; None where dsup knows nothing better than the logs.
         status: the first rank's own exit code or minus its signal; 1 where it has no
             end of its own.
@@ -130,8 +132,20 @@ class Verdict(NamedTuple):
     evidence: tuple[Evidence, ...] = ()
     victims: tuple[Victim, ...] = ()
     ended_by_dsup: tuple[int, ...] = ()
+    left_with_0: tuple[int, ...] = ()
     advice: Advice | None = None
     status: int = 1
     signature: str = ""
     looked: tuple[Looked, ...] = ()
     would_change: tuple[str, ...] = ()
+
+
+def with_ends(verdict: Verdict, statuses: Mapping[int, int]) -> Verdict:
+    """Return a verdict that tells who left with 0 when dsup told them to end.
+
+    Args:
+        verdict: what happened.
+        statuses: of each rank that has ended: exit code, or minus its signal number.
+    """
+    left = (rank for rank in verdict.ended_by_dsup if statuses.get(rank) == 0)
+    return verdict._replace(left_with_0=tuple(left))

@@ -112,7 +112,7 @@ class WorkerGroup:
         """
         with heritage.of_ranks(self._oom_score):
             for number, start in enumerate(starts):
-                rank = (_start_here if inherit else _start)(number, start, page_fd)
+                rank = _start(number, start, page_fd, inherit=inherit)
                 self._running[number] = rank
                 yield rank
 
@@ -228,39 +228,54 @@ def close_inherited(kept: Collection[int]) -> None:
                 os.close(fd)
 
 
-def _start_here(number: int, start: Start, page_fd: int) -> Rank:
-    """Start a rank on dsup's own streams.
+def _start(number: int, start: Start, page_fd: int, *, inherit: bool) -> Rank:
+    """Start a rank, with pipes for its output or on dsup's own streams.
 
-    It has a session of its own all the same. A terminal that is not its controlling
-    one can be read, and set to raw, by whoever holds a descriptor of it, and Ctrl-C
-    reaches the rank once, through dsup.
+    There it has a session of its own all the same. A terminal that is not its
+    controlling one can be read, and set to raw, by whoever holds a descriptor of it,
+    and Ctrl-C reaches the rank once, through dsup.
     """
-    notes, notes_end = _socket_pair()
-    stacks = _stacks_file(start)
-    actions = [
-        *_given(page_fd, PAGE_FD),
-        (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD),
-        *_given(stacks, STACKS_FD),
-    ]
-    pid = _spawn_with(start, actions, kept=(notes, stacks), given=(notes_end,))
-    return Rank(number, pid, os.pidfd_open(pid), -1, -1, notes, stacks)
+    with _Ends() as ends:
+        out, out_end = (-1, -1) if inherit else ends.add(*_pipe())
+        err, err_end = (-1, -1) if inherit else ends.add(*_pipe())
+        notes, notes_end = ends.add(*_socket_pair())
+        stacks = ends.keep(_stacks_file(start))
+        actions = [
+            *_given(out_end, 1),
+            *_given(err_end, 2),
+            *_given(page_fd, PAGE_FD),
+            *_given(notes_end, NOTES_FD),
+            *_given(stacks, STACKS_FD),
+        ]
+        pid = _spawn(start, actions)
+        return ends.of(Rank(number, pid, os.pidfd_open(pid), out, err, notes, stacks))
 
 
-def _start(number: int, start: Start, page_fd: int) -> Rank:
-    out, out_end = _pipe()
-    err, err_end = _pipe()
-    notes, notes_end = _socket_pair()
-    stacks = _stacks_file(start)
-    actions = [
-        (os.POSIX_SPAWN_DUP2, out_end, 1),
-        (os.POSIX_SPAWN_DUP2, err_end, 2),
-        *_given(page_fd, PAGE_FD),
-        (os.POSIX_SPAWN_DUP2, notes_end, NOTES_FD),
-        *_given(stacks, STACKS_FD),
-    ]
-    kept, given = (out, err, notes, stacks), (out_end, err_end, notes_end)
-    pid = _spawn_with(start, actions, kept, given)
-    return Rank(number, pid, os.pidfd_open(pid), out, err, notes, stacks)
+class _Ends(contextlib.ExitStack):
+    """The descriptors of a rank that is being started.
+
+    The rank's ends are closed here in any case, ours if it cannot be started.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ours = self.enter_context(contextlib.ExitStack())
+
+    def add(self, ours: int, theirs: int) -> tuple[int, int]:
+        """Take in a pair."""
+        self.callback(os.close, theirs)
+        return self.keep(ours), theirs
+
+    def keep(self, fd: int) -> int:
+        """Take in an end that is ours; -1 for none."""
+        if fd >= 0:
+            self._ours.callback(os.close, fd)
+        return fd
+
+    def of(self, rank: Rank) -> Rank:
+        """Return a rank that runs: our ends are its from now on."""
+        self._ours.pop_all()
+        return rank
 
 
 def _given(fd: int, at: int) -> list[tuple[int, int, int]]:
@@ -278,25 +293,6 @@ def _stacks_file(start: Start) -> int:
     # Where there are no memory files, others can read the stacks from outside.
     size = contract.STACKS_MAX_BYTES
     return memory_file.sealed(contract.STACKS_NAME, size, above=_HIGH_FD)
-
-
-def _spawn_with(
-    start: Start,
-    actions: list[tuple[int, int, int]],
-    kept: Iterable[int],
-    given: Iterable[int],
-) -> int:
-    """Spawn; the ends given to the rank are closed here, the kept ones if it fails."""
-    try:
-        return _spawn(start, actions)
-    except (OSError, SpawnError):
-        for fd in kept:
-            if fd >= 0:
-                os.close(fd)
-        raise
-    finally:
-        for fd in given:
-            os.close(fd)
 
 
 def _spawn(start: Start, actions: list[tuple[int, int, int]]) -> int:
@@ -319,10 +315,10 @@ def _spawn(start: Start, actions: list[tuple[int, int, int]]) -> int:
 def _socket_pair() -> tuple[int, int]:
     """Return our end and the rank's, above every number a rank could find them at."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    ours.setblocking(False)
-    high = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
-    theirs.close()
-    return ours.detach(), high
+    with ours, theirs:
+        ours.setblocking(False)
+        high = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
+        return ours.detach(), high
 
 
 def _pipe() -> tuple[int, int]:

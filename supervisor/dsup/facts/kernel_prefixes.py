@@ -15,15 +15,34 @@ from typing import Final, NamedTuple
 
 _STEPS_MAX: Final = 12
 _CLOCK = r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,9})?)?"
-_ISO = (
-    r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?P<fraction>[.,]\d{1,9})?"
-    r"(?: ?(?:Z|UTC|[A-Z]{3,4}|[+-]\d\d:?\d\d)\b)?"
+_LEVELS = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERR|ERROR|CRIT|CRITICAL|FATAL)\b"
+"""What a program logs at; neither a zone of time nor a host."""
+
+_ZONE = rf"(?: ?(?:Z|UTC|(?!{_LEVELS})[A-Z]{{3,4}}|[+-]\d\d:?\d\d)\b)?"
+_ISO = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?P<fraction>[.,]\d{1,9})?" + _ZONE
+_NUMERIC = (
+    r"(?:(?:\d{1,4}(?P<part>[-/.])\d{1,2}(?:(?P=part)\d{2,4})?"
+    r"|\d{1,2}(?P<of>[-/])[A-Z][a-z]{2}(?P=of)\d{4})"
+    rf"[T :,-]{{1,2}}{_CLOCK}"
+    rf"|\d{{8}}[T ,-]?(?:\d{{6}}(?:[.,]\d{{1,9}})?|{_CLOCK}))(?: [AP]M\b)?{_ZONE}"
+    r"|\d{10}(?:\.\d{1,9})?"
 )
+"""A date without blanks in another order or closer together, or seconds of Unix."""
+
 _NAME = r"[^\s\[\]]{0,200}[^\s\[\]:]"
 _WORD = r"(?:[^\W\d_]{1,12}[.,]{0,2}|\d{1,4}(?:[.,月日年]|st|nd|rd|th)?[^\W\d_]{0,2})"
 
 _HEADED = r"(?:[A-Z][a-z]{2} [ \d]\d |\d{4}-\d\d-\d\dT)\d\d:\d\d:\d\d\S{0,20} "
 """How syslog begins a line."""
+
+_PID = r"\[[\w./-]{1,16}\]"
+"""What a tag has in brackets: a number; of the kernel, ``n/a`` or ``-`` as well."""
+
+_STRUCTURED = (
+    r"(?:\[[A-Za-z][^\s=\]\"]{0,64}"
+    r"(?: [^\s=\]\"]{1,64}=\"(?:[^\"\\]|\\.){0,200}\"){1,20}\])"
+)
+"""An element of data in a line of RFC 5424; an empty one would look like a caller."""
 
 _LEVEL = r"(?:emerg|alert|crit|err|error|warn|warning|notice|info|debug)\b"
 _KERNELS = r"\b(?i:kernel|kern|dmesg|kmsg|printk|serial|console)\b"
@@ -100,10 +119,10 @@ _FORMS: Final = (
         "date",
         re.compile(
             rf"(?P<stamp>(?:{_WORD}\s{{1,3}}){{1,4}}{_CLOCK}(?:\s\d{{4}}\b)?"
-            r"(?:\s[AP]M\b)?)(?:\s[A-Z]{3,4}(?=\s))?\s{1,4}"
+            rf"(?:\s[AP]M\b)?)(?:\s(?!{_LEVELS})[A-Z]{{3,4}}(?=\s))?\s{{1,4}}"
         ),
     ),
-    _Form("date", re.compile(r"(?P<stamp>\d{10}\.\d{6}) ")),
+    _Form("date", re.compile(rf"(?P<stamp>{_NUMERIC}):?\s{{1,4}}")),
     _Form("clock", re.compile(r"(?P<stamp>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)\s{1,4}")),
     _Form(
         "tool",
@@ -141,11 +160,19 @@ _FORMS: Final = (
             r"[\w.-]{1,64}(?::|\s{1,8}\|)\s{1,4}(?=\[[\s\d+]|<\d|\[\w{3} |kern\b)"
         ),
     ),
-    _Form("sign", re.compile(r"[^\s\[\]]{1,200} kernel (?:-|\d{1,10}) - (?:- )?")),
+    # RFC 5424: perhaps no time, then host, program, its pid, a kind, and data.
     _Form(
         "sign",
         re.compile(
-            rf"(?:{_NAME}\s{{1,3}}){{0,2}}(?:kernel|vmunix)(?:\[\d{{1,10}}\])?:"
+            r"(?:- )?[^\s\[\]]{1,200} kernel (?:-|n/a|\d{1,10}) \S{1,32} "
+            rf"(?:(?:-|{_STRUCTURED}{{1,20}})(?: |$))?\ufeff?"
+        ),
+    ),
+    _Form(
+        "sign",
+        re.compile(
+            rf"(?!{_LEVELS})(?:{_NAME}\s{{1,3}}){{0,2}}"
+            rf"(?:kernel|vmunix)(?:{_PID})?:"
             r"(?:\s{1,4}(?=\[\s{0,12}\d{1,10}\.\d{6}\])|\s?)"
         ),
     ),
@@ -158,7 +185,8 @@ _RING_AHEAD: Final = re.compile(
 
 _COMMON: Final = re.compile(
     r"(?:(?P<stamp>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
-    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\s,]{0,20})) [\w.-]{1,64} "
+    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\s,]{0,20})) "
+    rf"(?!{_LEVELS})[\w.-]{{1,64}} "
     r"(?:(?P<kernel>kernel: )|(?!kernel)[\w./@()-]{1,64}(?:\[\d{1,10}\]|(?(iso)(?!))): "
     r"(?P<other>)))?(?P<ring>\[\s{0,12}(?P<s>\d{1,10})\.(?P<us>\d{6})\] )?(?=[A-Za-z])"
 )
@@ -172,7 +200,7 @@ _INDENTED: Final = re.compile(
 _MORE: Final = re.compile(r"[\x1b#\\^]|kernel: |message repeated ")
 """What asks for a second look."""
 
-_SIGNED_BY_ANOTHER: Final = re.compile(rf"{_NAME} [\w./@()-]{{1,64}}\[\d{{1,10}}\]: ")
+_SIGNED_BY_ANOTHER: Final = re.compile(rf"{_NAME} [\w./@()-]{{1,64}}{_PID}: ")
 
 
 def bare(line: str) -> Bare | None:

@@ -11,9 +11,19 @@ _NUMBERS: Final = re.compile(
     r"(?P<h>\d{1,2}):(?P<m>\d\d)(?::(?P<s>\d\d)(?:[.,](?P<f>\d{1,6}))?)?"
 )
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
-_ISO_DATE: Final = re.compile(r"\D{0,20}(\d{4})[-/](\d\d)[-/](\d\d)")
+_ISO_DATE: Final = re.compile(r"\D{0,20}(\d{4})[-/.](\d\d)[-/.](\d\d)")
+_CLOSE: Final = re.compile(
+    r"(?P<date>\d{8})[T ,-]{0,2}(?P<h>\d\d):?(?P<m>\d\d):?(?P<s>\d\d)(?=\D|$)"
+)
+"""Date and clock with nothing between their numbers."""
+
+_NAMED: Final = re.compile(
+    r"(?P<day>\d{1,2})[-/](?P<month>[A-Z][a-z]{2})[-/](?P<year>\d{4}).(?P<rest>.{0,60})"
+)
+_UNORDERED: Final = re.compile(r"(\d{1,2})[-/.](\d{1,2})(?:[-/.](\d{2,4}))?\b")
+"""Nobody tells whether the day comes first, or the month."""
 _ZONE: Final = re.compile(r" ?(?P<utc>Z|UTC|GMT)\b|(?P<h>[+-]\d\d):?(?P<m>\d\d)\b")
-_EPOCH: Final = re.compile(r"(\d{10})\.(\d{6})")
+_EPOCH: Final = re.compile(r"(\d{10})(?:\.(\d{1,9}))?")
 _AFTERNOON: Final = re.compile(r"\s(?P<half>[AP])M\b")
 _NOON_H: Final = 12
 
@@ -27,9 +37,10 @@ def wall_iso(stamp: str) -> str | None:
     """
     if epoch := _EPOCH.fullmatch(stamp):
         since = datetime.fromtimestamp(int(epoch[1]), UTC)
-        return since.replace(microsecond=int(epoch[2])).isoformat()
+        return since.replace(microsecond=_micros(epoch[2])).isoformat()
+    stamp = _apart(stamp)
     clock = _NUMBERS.search(stamp)
-    if not clock:
+    if not clock or _UNORDERED.match(stamp):
         return None
     before, after = stamp[: clock.start()], stamp[clock.end() :]
     day, month, year = _date(before, after)
@@ -54,13 +65,33 @@ def wall_us(stamp: str) -> int | None:
     A month has 31 days here: what is compared is minutes apart. Names of months in
     other languages count as no month.
     """
+    if epoch := _EPOCH.fullmatch(stamp):
+        return int(epoch[1]) * 1_000_000 + _micros(epoch[2])
+    stamp = _apart(stamp)
     clock = _NUMBERS.search(stamp)
     if not clock:
         return None
     seconds = int(clock["h"]) * 3600 + int(clock["m"]) * 60 + int(clock["s"] or 0)
     day, month, year = _date(stamp[: clock.start()], stamp[clock.end() :])
     whole = year * _YEAR + month * _MONTH + day * _DAY + seconds
-    return whole * 1_000_000 + int((clock["f"] or "0").ljust(6, "0"))
+    return whole * 1_000_000 + _micros(clock["f"])
+
+
+def _micros(fraction: str | None) -> int:
+    return int((fraction or "0")[:6].ljust(6, "0"))
+
+
+def _apart(stamp: str) -> str:
+    """Return a time as ISO 8601 has it, where its parts stand closer together."""
+    if named := _NAMED.match(stamp):
+        month = _named_month(named["month"]) or 0
+        return f"{named['year']}-{month:02}-{int(named['day']):02}T{named['rest']}"
+    found = _CLOSE.match(stamp)
+    if not found:
+        return stamp
+    day = f"{found['date'][:4]}-{found['date'][4:6]}-{found['date'][6:]}"
+    clock = f"{found['h']}:{found['m']}:{found['s']}"
+    return f"{day}T{clock}{stamp[found.end() :]}"
 
 
 def _date(before: str, after: str) -> tuple[int, int, int]:
@@ -69,6 +100,8 @@ def _date(before: str, after: str) -> tuple[int, int, int]:
     iso = _ISO_DATE.match(before)
     if iso:
         return int(iso[3]), int(iso[2]), int(iso[1])
+    if unordered := _UNORDERED.match(before):
+        return int(unordered[1]), int(unordered[2]), int(unordered[3] or 0)
     month = _named_month(before) or 0
     return (numbers[-1] if numbers else 0), month, (years[0] if years else 0)
 

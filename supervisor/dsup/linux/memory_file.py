@@ -22,10 +22,13 @@ def sealed(name: str, size: int, above: int) -> int:
     """
     try:
         low = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, above)
-        os.close(low)
-        os.ftruncate(fd, size)
-        fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_SEAL_SHRINK_GROW)
     except OSError:
         return -1
-    return fd
+    try:
+        os.ftruncate(low, size)
+        fcntl.fcntl(low, _F_ADD_SEALS, _SEAL_SEAL_SHRINK_GROW)
+        return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, above)
+    except OSError:
+        return -1
+    finally:
+        os.close(low)

@@ -15,6 +15,7 @@ from dsup.core.exits import signal_name
 from dsup.core.verdict import LOOKED_AT, Evidence, Verdict
 from dsup.report.columns import Columns
 from dsup.report.html.lives import Attempt, Role, roles
+from dsup.report.rank_rows import ENDED, TOLD_TO_END
 from dsup.report.sentences import clock, ranks
 
 WIDTH: Final = 80
@@ -132,14 +133,15 @@ def _words(end: _End) -> str:
         case "first":
             return f"ended first: {status}"
         case "first, by dsup":
-            return f"where it began; ended by dsup: {status}"
+            by_dsup = ENDED if end.status != 0 else TOLD_TO_END
+            return f"where it began; {by_dsup}: {status}"
         case "victim":
             of = "" if end.of is None else f" of rank {end.of}"
             return f"victim{of}: {end.how or status}"
-        case "ended" if end.status == 0:
-            return "told to end by dsup: exit 0"
         case "ended":
-            return f"ended by dsup: {status}"
+            return f"{ENDED}: {status}"
+        case "told":
+            return f"{TOLD_TO_END}: {status}"
         case _:
             return status
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from dsup.core import events as ev
 from dsup.core.exits import CAUSES, signal_name
 from dsup.core.state import Hang
-from dsup.core.verdict import LOOKED_AT, Advice, Evidence, Verdict
+from dsup.core.verdict import LOOKED_AT, Advice, Evidence, Verdict, with_ends
 from dsup.report import hangs
 from dsup.report.account import Account
 from dsup.report.console import how
@@ -43,13 +43,20 @@ def from_journal(
         tails: the end of each rank's stderr and stdout, as far as they were kept.
     """
     life = told.lives.get(number, new_life())
+    statuses = {end.rank: end.status for end in life.ends}
+    return with_ends(_of_journal(told, life, number, tails or {}), statuses)
+
+
+def _of_journal(
+    told: Account, life: Life, number: int, tails: Mapping[int, tuple[bytes, bytes]]
+) -> Verdict:
     if life.cannot is not None:
         return _of_obstacle(life.cannot, number)
     if life.judged is not None:
         return _of_judgement(life, life.judged)
     if life.hang is not None:
         return _of_hang(life, life.hang, number)
-    return _of_words(told, number, tails or {}) or _of_ends(life, number)
+    return _of_words(told, number, tails) or _of_ends(life, number)
 
 
 def agent_gone(

@@ -281,10 +281,14 @@ def _ranks(past: Past, samples: Sequence[Sample]) -> list[dict[str, Any]]:
             **({} if rank in ends or told.end else _ages(past, slots, rank)),
             "rss_kb": resident.get(rank),
             "kb_per_min": round(known[rank].kb_per_minute) if rank in known else None,
-            "note": how_it_ended(ends.get(rank, 0), asked=rank in asked),
+            "note": _note(ends.get(rank), asked=rank in asked),
         }
         for rank in range(size)
     ]
+
+
+def _note(status: int | None, *, asked: bool) -> str:
+    return "" if status is None else how_it_ended(status, asked=asked)
 
 
 def _ages(past: Past, slots: Slots, rank: int) -> dict[str, float | None]:

@@ -16,6 +16,9 @@ from dsup.report.slots import Slots
 ENDED: Final = "ended by dsup"
 """Says nothing of the rank, but that it was alive and well enough to be ended."""
 
+TOLD_TO_END: Final = "told to end by dsup"
+"""Of one that dsup signalled, and that then ended with 0."""
+
 _DOUBTS: Final[Mapping[str, str]] = {
     "frozen": "frozen (state T)",
     "asleep": "asleep in the kernel (state D)",
@@ -133,10 +136,10 @@ def how_it_ended(status: int, *, asked: bool) -> str:
         status: its exit code, or minus its signal number.
         asked: dsup told it to end.
     """
+    if asked:
+        return ENDED if status else TOLD_TO_END
     if not status:
         return ""
-    if asked:
-        return ENDED
     return f"killed by {signal_name(-status)}" if status < 0 else f"exit code {status}"
 
 

@@ -103,7 +103,13 @@ def _verdict() -> _Schema:
             **_list(_TEXT),
         },
     }
-    told = {"source": {"description": "Its number in sources.", **_RANK}}
+    told = {
+        "left_with_0": {
+            "description": "Those of ended_by_dsup that then ended with 0.",
+            **_list(_RANK),
+        },
+        "source": {"description": "Its number in sources.", **_RANK},
+    }
     return _object({**known, **told}, free=tuple(told))
 
 

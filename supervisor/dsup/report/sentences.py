@@ -71,11 +71,17 @@ def victims(verdict: Verdict, launcher: str = "dsup") -> str:
         how, _ = _how(victim)
         alike.setdefault((victim.of, how), []).append(victim)
     parts = [_alike(of, how, group) for (of, how), group in alike.items()]
-    ended = verdict.ended_by_dsup
     said = ["; ".join(parts)] if parts else []
-    return " · ".join(
-        [*said, f"ended by {launcher}: {ranks(ended)}"] if ended else said
-    )
+    ended, left = whom_dsup_ended(verdict), verdict.left_with_0
+    said += [f"ended by {launcher}: {ranks(ended)}"] if ended else []
+    said += [f"told to end by {launcher}: {ranks(left)} (exit 0)"] if left else []
+    return " · ".join(said)
+
+
+def whom_dsup_ended(verdict: Verdict) -> list[int]:
+    """Return the ranks that dsup signalled, without those that then left with 0."""
+    left = set(verdict.left_with_0)
+    return [rank for rank in verdict.ended_by_dsup if rank not in left]
 
 
 def _alike(of: int | None, how: str, group: Sequence[Victim]) -> str:

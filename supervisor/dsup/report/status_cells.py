@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from dsup.core.exits import signal_name
 from dsup.core.printable import printable
 from dsup.report.columns import TEXT_MAX_CHARS
-from dsup.report.rank_rows import ENDED
+from dsup.report.rank_rows import ENDED, TOLD_TO_END
 
 UNKNOWN: Final = "?"
 UNMEASURED: Final = "-"
@@ -110,7 +110,7 @@ def _first_ranks(document: Mapping[str, object]) -> list[object]:
 
 
 def _is_worth_a_look(row: Row, first: list[object]) -> bool:
-    if not row.remark or row.remark == ENDED:
+    if row.remark in {"", ENDED, TOLD_TO_END}:
         return False
     return row.status is None or not first or row.rank in first
 

@@ -107,6 +107,7 @@ def fields(
         "evidence": [_evidence(one, node, offset_s) for one in said.evidence],
         "victims": [victim._asdict() for victim in said.victims],
         "ended_by_dsup": said.ended_by_dsup,
+        "left_with_0": said.left_with_0,
         "advice": said.advice._asdict() if said.advice else None,
         "exit": {"code": ended[0], "origin": ended[1]} if ended else None,
         "status": said.status,
@@ -141,6 +142,7 @@ def decode(raw: bytes) -> Kept:
         "evidence": [_an_evidence(one) for one in _some(found, "evidence")],
         "victims": [_listed(Victim, a_dict(one)) for one in _some(found, "victims")],
         "looked": [_listed(Looked, a_dict(one)) for one in _later(found, "looked")],
+        "left_with_0": _later(found, "left_with_0"),
         "would_change": _later(found, "would_change"),
     }
     if known.get("advice") is not None:
@@ -191,6 +193,7 @@ def capped(verdict: Verdict, most: Most = WHOLE) -> Verdict:
             for one in verdict.victims[: most.ranks]
         ),
         ended_by_dsup=verdict.ended_by_dsup[: most.ranks],
+        left_with_0=verdict.left_with_0[: most.ranks],
         advice=advice
         and Advice(_word(advice.action), _text(advice.text, TEXT_MAX_CHARS)),
         signature=_text(verdict.signature, TEXT_MAX_CHARS),

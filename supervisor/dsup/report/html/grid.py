@@ -33,6 +33,7 @@ MARKS: Final[dict[Kind, MarkKind]] = {
 TONES: Final[dict[Kind, TextKind]] = {
     "first": "bold",
     "ended": "muted",
+    "told": "muted",
     "done": "muted",
 }
 

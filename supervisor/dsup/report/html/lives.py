@@ -17,9 +17,9 @@ RANKS_MAX: Final = 4096
 _UNSURE_S: Final = 5.0
 """A kernel's clock, or that of another log, may differ by so much."""
 
-Kind: TypeAlias = Literal["first", "victim", "ended", "own", "done", "open"]
-"""How a rank's life ended: it began there, it died of another, dsup ended it, it
-failed by itself, it ended with 0, or nobody knows."""
+Kind: TypeAlias = Literal["first", "victim", "ended", "told", "own", "done", "open"]
+"""How a rank's life ended: it began there, it died of another, dsup ended it, dsup told
+it to end and it left with 0, it failed by itself, it ended with 0, or nobody knows."""
 
 
 class RankLife(NamedTuple):
@@ -115,7 +115,12 @@ def roles(attempt: Attempt) -> dict[int, Role]:
     verdict = attempt.verdict
     told: dict[int, Role] = {}
     if verdict is not None:
-        told |= {rank: Role("ended") for rank in verdict.ended_by_dsup}
+        left = {life.rank for life in attempt.ranks if life.status == 0}
+        left.update(verdict.left_with_0)
+        told |= {
+            rank: Role("told" if rank in left else "ended")
+            for rank in verdict.ended_by_dsup
+        }
         told |= {v.rank: Role("victim", v.of, v.how) for v in verdict.victims}
         told |= {rank: Role("first") for rank in verdict.first_ranks}
     return {life.rank: told.get(life.rank) or _plain(life) for life in attempt.ranks}

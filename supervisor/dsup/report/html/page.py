@@ -234,7 +234,11 @@ def _ranks(story: Story, attempt: Attempt | None) -> list[tuple[str, ...]]:
         if life.end_s is not None and zero_s is not None:
             late = words.later(life.end_s - zero_s)
         pid = "" if life.pid is None else str(life.pid)
-        kind = {"ended": f"ended by {phrases.ender(story)}", "open": "unknown"}
+        kind = {
+            "ended": f"ended by {phrases.ender(story)}",
+            "told": f"told to end by {phrases.ender(story)}",
+            "open": "unknown",
+        }
         rows.append(
             (
                 str(life.rank),

@@ -12,7 +12,7 @@ from dsup.report.html.lives import Attempt, began_s, named
 from dsup.report.html.values import Story
 from dsup.report.html.words import count, duration, ended
 from dsup.report.sentences import ranks as ranks_words
-from dsup.report.sentences import spans
+from dsup.report.sentences import spans, whom_dsup_ended
 
 SHORT: Final = {
     "python_exception": "raised an exception",
@@ -126,10 +126,13 @@ def _missing(verdict: Verdict) -> str:
 
 def _aftermath(story: Story, verdict: Verdict) -> str:
     died = [victim.rank for victim in verdict.victims]
-    parts = [f"{capital(ranks_words(died))} died of it"] if died else []
-    if verdict.ended_by_dsup:
-        parts.append(f"{ender(story)} ended {ranks_words(verdict.ended_by_dsup)}")
-    return f"{'; '.join(parts)}." if parts else ""
+    parts = [f"{ranks_words(died)} died of it"] if died else []
+    ended, left = whom_dsup_ended(verdict), verdict.left_with_0
+    if ended:
+        parts.append(f"{ender(story)} ended {ranks_words(ended)}")
+    if left:
+        parts.append(f"{ranks_words(left)} left with 0 when {ender(story)} said so")
+    return f"{capital('; '.join(parts))}." if parts else ""
 
 
 def capital(text: str) -> str:

@@ -86,6 +86,8 @@ def outcome(role: Role, life: RankLife | None, ender: str) -> str:
             return f"victim{of} · {words}" if words else f"victim{of}"
         case "ended":
             return f"ended by {ender}"
+        case "told":
+            return f"told to end by {ender}"
         case "own":
             return f"failed too · {status}"
         case "done":

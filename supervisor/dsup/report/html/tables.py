@@ -26,6 +26,8 @@ from dsup.report.sentences import spans
 
 ENDS_MAX: Final = 16
 
+_ORDER: Final = ("first", "own", "victim", "ended", "told", "done", "open")
+
 _KMSG: Final = " [kmsg seq "
 _TELLING: Final = re.compile(
     r"CONSTRAINT_[A-Z_]{1,40}|anon-rss:\d{1,15}kB|oom_kill \d{1,9} (?:->|→) \d{1,9}"
@@ -122,8 +124,7 @@ def ends(story: Story) -> list[Ended]:
     groups: dict[tuple[object, ...], list[int]] = {}
     for rank, role in roles(attempt).items():
         groups.setdefault(_group(role, lives[rank].status), []).append(rank)
-    order = {"first": 0, "own": 1, "victim": 2, "ended": 3, "done": 4, "open": 5}
-    ranked = sorted(groups.items(), key=lambda item: order[str(item[0][0])])
+    ranked = sorted(groups.items(), key=lambda item: _ORDER.index(str(item[0][0])))
     found = roles(attempt)
     zero_s = phrases.died_s(story)
     rows = [
@@ -204,7 +205,7 @@ def _reading(text: str, pids: Mapping[int, int]) -> str:
 
 
 def _group(role: Role, status: int | None) -> tuple[object, ...]:
-    if role.kind in {"ended", "open"}:
+    if role.kind in {"ended", "told", "open"}:
         return (role.kind,)
     return role.kind, role.of, said(role), status if role.kind != "victim" else None
 
@@ -236,6 +237,11 @@ def _ended(
             how = f"{_signals(attempt, ranks)}{ender}"
             last = f"; all gone at {later(max(late))}" if late else ""
             return Ended(spans(ranks), f"ended by {ender}", f"{how}{last}", first=False)
+        case "told":
+            how = f"{_signals(attempt, ranks)}{ender}, exit 0"
+            return Ended(
+                spans(ranks), f"told to end by {ender}", f"{how}{when}", first=False
+            )
         case "own":
             return Ended(spans(ranks), "failed too", f"{status}{when}", first=False)
         case "done":
