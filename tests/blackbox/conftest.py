@@ -4,6 +4,7 @@
 satisfies prove the harness: options and tests of dsup alone are left out.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -12,6 +13,7 @@ import select
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,7 @@ IS_DSUP = "torchrun" not in LAUNCHER[0]
 FAST = "--settle 0.2 --backoff 0 --shutdown-timeout 60"
 ONLY_DSUP_HAS = ("--settle", "--backoff", "--healthy-after")
 MNT_DETACH = 2
+LEAST_PORT = 10_000
 PATIENCE_S = 600.0
 """For what is to come soon: no machine is so busy that it comes later."""
 NOT_OURS = (
@@ -165,7 +168,7 @@ class Run:
 
     def events(self, name=""):
         """Return the ranks' events of that name, in the order they happened."""
-        lines = read_or_empty(self._events).splitlines()
+        lines = read_or_empty(self._events).split(b"\n")[:-1]  # one may be on its way
         parsed = (SimpleNamespace(**json.loads(line)) for line in lines)
         return [event for event in parsed if name in ("", event.name)]
 
@@ -321,6 +324,22 @@ def proc():
     return SimpleNamespace(
         children_of=children_of, state_of=state_of, until=until, workers=WORKERS
     )
+
+
+@pytest.fixture
+def free_port():
+    """Give a maker of ports: of those that nobody gets who asks for just any."""
+
+    def find():
+        told = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        low, high = map(int, told)
+        asked_for = [*range(LEAST_PORT, low), *range(high + 1, 1 << 16)]
+        while True:
+            with socket.socket() as one, contextlib.suppress(OSError):
+                one.bind(("", secrets.choice(asked_for or [0])))
+                return one.getsockname()[1]
+
+    return find
 
 
 @pytest.fixture

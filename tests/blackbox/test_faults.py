@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 from datetime import datetime
+from functools import partial
 
 import pytest
 
 pytestmark = [pytest.mark.dsup_only, pytest.mark.slow]
 
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 CLOCKS_S = 1.0
 """So far the wall clock may be set while a run goes on."""
 
@@ -94,7 +95,7 @@ def test_kill_9_of_the_agent_takes_nothing_along(run, proc):
 def sampled(run):
     """Return the last sample on disk in which both ranks tell a step; None for none."""
     found = [*run.logs.glob("*/attempt_0/samples.jsonl")]
-    lines = found[0].read_text().splitlines() if found else []
+    lines = found[0].read_text().split("\n")[:-1] if found else []
     samples = [json.loads(line) for line in lines]
     known = [one for one in samples if len(one.get("steps", ())) == 2]
     return known[-1] if known else None
@@ -151,7 +152,7 @@ def test_kill_9_while_restarting(run, proc, who, when):
 @pytest.mark.parametrize(
     "frozen_s",
     [
-        pytest.param(2.0, id="2 s"),
+        pytest.param(3.0, id="3 s"),
         pytest.param(20.0, id="20 s", marks=pytest.mark.soak),
     ],
 )
@@ -191,6 +192,11 @@ def test_an_agent_that_was_stopped_kills_nobody(run, proc):
     assert len(run.events("done")) == 2
 
 
+def read(files):
+    """Return what is in those files that are there."""
+    return [file.read_text() for file in files if file.exists()]
+
+
 def test_a_dead_scribe_is_replaced(run, proc):
     """Whoever dies beside the agent is replaced: no print fails, no line is lost."""
     run.start(
@@ -199,6 +205,10 @@ def test_a_dead_scribe_is_replaced(run, proc):
     )
     agent = agent_of(run, proc)
     ranks = {event.pid for event in run.wait_event("ready", 2)}
+    logs = [run.run_dir() / f"attempt_0/{rank}/stdout.log" for rank in "01"]
+    # What a scribe has taken and not written yet goes with it.
+    written = ["before\n"] * 2
+    proc.until(lambda: read(logs) == written, PATIENCE_S, run.console)
     aides = set(proc.children_of(agent)) - ranks
     assert aides
     for aide in aides:
@@ -208,8 +218,7 @@ def test_a_dead_scribe_is_replaced(run, proc):
 
     assert run.ended() == 0, run.console()
     assert len(run.events("done")) == 2
-    for rank in "01":
-        log = (run.run_dir() / "attempt_0" / rank / "stdout.log").read_text()
+    for log in read(logs):
         assert log.startswith("before\n")
         assert log.endswith("after\n")
         assert log.count("whole\n") == 2000
@@ -294,7 +303,7 @@ def test_an_agent_without_descriptors_judges_and_ends_its_attempt(run, proc):
     agent = agent_of(run, proc)
     run.wait_event("ready", 2)
     os.kill(agent, signal.SIGUSR1)
-    proc.until(lambda: "SIGUSR1" in run.console(), 60, "the start is not over")
+    proc.until(lambda: "SIGUSR1" in run.console(), PATIENCE_S, "the start is not over")
     taken = {int(name) for name in os.listdir(f"/proc/{agent}/fd")}
     free = next(number for number in itertools.count() if number not in taken)
     _, hard = resource.prlimit(agent, resource.RLIMIT_NOFILE)
@@ -315,7 +324,9 @@ def test_an_agent_without_descriptors_says_so_when_it_should_restart(run, proc):
     agent = agent_of(run, proc)
     proc.until(lambda: "restart 1 in" in run.console(), PATIENCE_S, run.console)
     proc.until(lambda: len(proc.children_of(agent)) == 1, PATIENCE_S, run.processes)
-    first = next(number for number in itertools.count() if spare(agent, number))
+    # It may hold one for a moment, as it looks around.
+    looks = [filter(partial(spare, agent), itertools.count()) for _ in range(9)]
+    first = min(map(next, looks))
     _, hard = resource.prlimit(agent, resource.RLIMIT_NOFILE)
     # One is left once the agent lets go what it holds: /proc can still be read.
     resource.prlimit(agent, resource.RLIMIT_NOFILE, (first + 1, hard))
@@ -328,5 +339,7 @@ def test_an_agent_without_descriptors_says_so_when_it_should_restart(run, proc):
 
 def spare(pid, number):
     """Return whether a descriptor of a process is free, or held for bad times."""
-    path = f"/proc/{pid}/fd/{number}"
-    return number > 2 and (not os.path.lexists(path) or os.readlink(path) == os.devnull)
+    try:
+        return number > 2 and os.readlink(f"/proc/{pid}/fd/{number}") == os.devnull
+    except FileNotFoundError:
+        return True

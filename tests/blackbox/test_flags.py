@@ -227,7 +227,7 @@ class Typist:
             if not select.select([self._fd], [], [], 0.1)[0]:
                 continue
             try:
-                self.said += os.read(self._fd, 4096).decode()
+                self.said += os.read(self._fd, 4096).decode(errors="replace")
             except OSError:
                 break
         return text in self.said

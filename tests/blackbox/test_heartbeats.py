@@ -42,7 +42,7 @@ def manager(run):
     name = f"dsup-test-{run.mark}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         ours.bind(f"\0{name}")
-        ours.settimeout(120)
+        ours.settimeout(600)
         yield ours, f"@{name}"
 
 

@@ -159,7 +159,7 @@ def lose(mount):
         os.write(server, struct.pack("<IiQ", 80, 0, unique) + FUSE_INIT)
 
         def wait_for_a_look():
-            assert select.select([server], [], [], 60)[0], "nobody looked"
+            assert select.select([server], [], [], 600)[0], "nobody looked"
             os.read(server, 1 << 20)
 
         return wait_for_a_look

@@ -41,13 +41,6 @@ scrape_configs:
 """
 
 
-def free_port():
-    """Return a port that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def get(url):
     """Return what is at a URL; nothing where nobody answers yet."""
     try:
@@ -72,7 +65,7 @@ def script(run):
 
 
 @pytest.fixture
-def prometheus(tmp_path):
+def prometheus(tmp_path, free_port):
     """Start a Prometheus that scrapes a port; return a function that asks it."""
     program = shutil.which("prometheus") or pytest.skip("no prometheus")
     started = []
@@ -103,7 +96,7 @@ def prometheus(tmp_path):
         process.wait()
 
 
-def test_a_restart_is_seen_by_all_who_look_on(run, script, prometheus, proc):
+def test_a_restart_is_seen_by_all_who_look_on(run, script, prometheus, free_port, proc):
     """Prometheus answers queries about it; file and command tell how it ended."""
     port, file, log = free_port(), run.base / "dsup.prom", run.base / "events"
     gate, ask = run.base / "gate", prometheus(port)

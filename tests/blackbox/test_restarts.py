@@ -56,13 +56,15 @@ def test_what_the_next_attempt_is_told(run):
     assert names == ["attempt_0", "attempt_1", "attempt_2"]
 
 
-def test_a_fixed_port_is_kept(run):
+def test_a_fixed_port_is_kept(run, free_port):
     """--master-port P stays P in every attempt."""
-    run.start("--nproc 2 --max-restarts 1 --master-port 29617", "1@0:exit=3", "*:env")
+    port = free_port()
+    options = f"--nproc 2 --max-restarts 1 --master-port {port}"
+    run.start(options, "1@0:exit=3", "*:env")
 
     assert run.ended() == 0, run.console()
     ports = {event.env["MASTER_PORT"] for event in run.events("env")}
-    assert ports == {"29617"}
+    assert ports == {str(port)}
 
 
 def test_the_pause_counts_from_the_first_death(run):

@@ -50,12 +50,12 @@ def test_a_stop_is_told_while_the_ranks_still_end(run, proc):
     name = f"dsup-test-{secrets.token_hex(4)}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         ours.bind(f"\0{name}")
-        ours.settimeout(120)
+        ours.settimeout(600)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         fill(f"\0{name}")
         manager = {"NOTIFY_SOCKET": f"@{name}", "MADE": str(made)}
         run.start("--nproc 1 --shutdown-timeout 400", script=script, env=manager)
-        proc.until(made.exists, 120, "no rank")
+        proc.until(made.exists, 600, "no rank")
         _, ready_from = heard(ours, "READY=1")
         run.signal(signal.SIGTERM)
         told, stopping_from = heard(ours, "STOPPING=1")

@@ -76,7 +76,7 @@ int main(void) {
     if (setresuid(0, 0, 0)) return 9;
     fputs("{\\"name\\": \\"root\\", \\"rank\\": 0, \\"pid\\": 0}\\n", events);
     fclose(events);
-    sleep(60);
+    sleep(600);
 }
 """
 

@@ -1,5 +1,6 @@
 """What tests of the edges share: real processes on the other side."""
 
+import gc
 import json
 import os
 import select
@@ -134,3 +135,29 @@ def eventually():
             select.select([], [], [], 0.01)
 
     return wait
+
+
+@pytest.fixture
+def asleep(eventually):
+    """Wait until a process has done all that it was about to do, and sleeps.
+
+    Whoever reads its last word from a pipe may be sooner than the kernel's account of
+    that, and sooner than what comes next in a script.
+    """
+
+    def wait(pid):
+        path = Path(f"/proc/{pid}/stat")
+        eventually(lambda: path.read_text().rpartition(")")[2].split()[0] == "S")
+
+    return wait
+
+
+@pytest.fixture
+def descriptors():
+    """Give which are open, without those that a test before has left to chance."""
+
+    def listed():
+        gc.collect()
+        return sorted(os.listdir("/proc/self/fd"))
+
+    return listed

@@ -97,7 +97,9 @@ class Driver:
 
     def do_kill_scribe(self, number):
         """Signal the scribe."""
-        os.kill(self.scribe.pid or 0, number)
+        pid = self.scribe.pid
+        assert pid, "there is none, and 0 would be everybody"
+        os.kill(pid, number)
 
     def do_save_text(self, name, text, keep=False):
         """Save a page with some text."""

@@ -20,23 +20,22 @@ SLEEPS = """
 import os, time
 def rest():
     os.write({fd}, b".")
-    time.sleep(60)
+    time.sleep(600)
 rest()
 """
 IN_COLLECTIVE = """
 import os, time
 place = "/torch/distributed/c10d.py"
-exec(compile("def barrier(): time.sleep(60)", place, "exec"))
-os.write({fd}, b".")
+exec(compile("def barrier(): os.write({fd}, b'.'); time.sleep(600)", place, "exec"))
 barrier()
 """
 CROWD = """
 import os, threading, time
 for _ in range(120):
-    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 def rest():
     os.write({fd}, b".")
-    time.sleep(60)
+    time.sleep(600)
 rest()
 """
 NO_HANDLER = "import faulthandler; faulthandler.unregister(39)\n" + SLEEPS
@@ -45,10 +44,10 @@ HELPED = """
 import os, time
 def leads():
     os.write({fd}, b".")
-    time.sleep(60)
+    time.sleep(600)
 def helps():
     os.write({fd}, b".")
-    time.sleep(60)
+    time.sleep(600)
 leads() if os.fork() else helps()
 """
 GARBAGE = (

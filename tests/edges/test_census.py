@@ -32,7 +32,7 @@ threading.Event().wait()
 
 
 @pytest.fixture
-def rank():
+def rank(asleep):
     """Give a process that does what it is told, in whichever of its processes."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", OBEYS, OBEYS]
@@ -40,17 +40,24 @@ def rank():
         command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, process_group=0
     )
     process.stdout.readline()
+    asleep(process.pid)
     yield process
     os.killpg(process.pid, 9)
     process.communicate()
 
 
-def told(process, *words):
+@pytest.fixture
+def told(asleep):
     """Have a process do things, and wait until it has done them."""
-    for word in words:
-        process.stdin.write(f"{word}\n".encode())
-        process.stdin.flush()
-        process.stdout.readline()
+
+    def do(process, *words):
+        for word in words:
+            process.stdin.write(f"{word}\n".encode())
+            process.stdin.flush()
+            process.stdout.readline()
+            asleep(process.pid)
+
+    return do
 
 
 def answer_of(census, *, close):
@@ -65,7 +72,7 @@ def test_the_first_census_tells_nothing(rank):
     assert (work.cpu_s, work.wrote) == (0.0, False)
 
 
-def test_processor_time_and_output_are_told_apart(rank):
+def test_processor_time_and_output_are_told_apart(rank, told):
     """Each since the census before."""
     census = Census({0: rank.pid})
     census.take([0], close=False)
@@ -79,7 +86,7 @@ def test_processor_time_and_output_are_told_apart(rank):
 
 
 @pytest.mark.parametrize(("how", "close"), [("helper", False), ("thread", True)])
-def test_what_a_helper_does_is_the_ranks_doing(rank, how, close):
+def test_what_a_helper_does_is_the_ranks_doing(rank, told, how, close):
     """One of another thread than the main one is seen by a close census."""
     census = Census({0: rank.pid})
     told(rank, how)  # the helper says that it runs
@@ -90,7 +97,7 @@ def test_what_a_helper_does_is_the_ranks_doing(rank, how, close):
     assert answer_of(census, close=close).cpu_s >= 0.1
 
 
-def test_a_helper_that_has_ended_counts_by_its_parent():
+def test_a_helper_that_has_ended_counts_by_its_parent(told):
     """As soon as that has collected it."""
     script = """
 import os, sys
@@ -125,7 +132,7 @@ def test_a_rank_that_has_gone_is_left_out(rank):
     assert census.take([0], close=True) == {}
 
 
-def test_memory_and_helpers_that_are_new_are_seen(rank):
+def test_memory_and_helpers_that_are_new_are_seen(rank, told):
     """Whoever only spins has neither."""
     census = Census({0: rank.pid})
     told(rank, "burn")  # what it needs for that is there then
@@ -142,7 +149,7 @@ def test_memory_and_helpers_that_are_new_are_seen(rank):
     assert grown.faults > spins.faults
 
 
-def test_what_a_rank_was_asked_to_write_is_forgiven(rank):
+def test_what_a_rank_was_asked_to_write_is_forgiven(rank, told):
     """The processor time that it has used meanwhile still counts."""
     census = Census({0: rank.pid})
     census.take([0], close=False)

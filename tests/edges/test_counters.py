@@ -1,5 +1,6 @@
 """Counters: what rose during an attempt, whose it is, and what cannot be known."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -280,7 +281,7 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def small_cgroup():
+def small_cgroup(eventually):
     """Make a real memory cgroup of 32 MiB without swap; return its directory."""
     told = cgroup.membership(os.getpid())
     group = cgroup.groups(told, cgroup.mounts()).memory
@@ -295,7 +296,14 @@ def small_cgroup():
         if (directory / name).exists():
             (directory / name).write_text(str(size * MIB))
     yield directory
-    directory.rmdir()
+
+    def removed():
+        """A process that was seen to end may be in it for a moment more."""
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+        return not directory.exists()
+
+    eventually(removed)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from dsup.linux import proc
 
 F_GETPIPE_SZ = 1032
 SLEEP = ["sleep", "600"]
+LIMIT_S = 600
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
@@ -64,16 +65,12 @@ def read_all(fd):
 
 
 def line_of(fd):
-    assert select.select([fd], [], [], 60)[0], "a rank said nothing"
+    assert select.select([fd], [], [], LIMIT_S)[0], "a rank said nothing"
     return os.read(fd, 4096).decode()
 
 
 def wait_until_dead(rank):
-    assert select.select([rank.pidfd], [], [], 60)[0], "a rank did not end"
-
-
-def open_descriptors():
-    return len(os.listdir("/proc/self/fd"))
+    assert select.select([rank.pidfd], [], [], LIMIT_S)[0], "a rank did not end"
 
 
 @pytest.fixture
@@ -289,9 +286,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("program", "code", "why"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
 def test_a_program_that_cannot_run_is_refused_as_a_shell_would(
-    spawn, tmp_path, program, code, why
+    spawn, tmp_path, descriptors, refusal
 ):
     """127 if it is not there, 126 if it cannot be executed, and the reason."""
     for name, content, mode in [
@@ -301,15 +298,16 @@ def test_a_program_that_cannot_run_is_refused_as_a_shell_would(
     ]:
         (tmp_path / name).write_bytes(content)
         (tmp_path / name).chmod(mode)
+    program, code, why = refusal
     program = program.format(tmp=tmp_path)
-    before = open_descriptors()
+    before = descriptors()
 
     with pytest.raises(SpawnError) as refused:
         spawn([program])
 
     assert refused.value.exit_code == code
     assert str(refused.value).startswith(f"cannot start {program}, because {why} (")
-    assert open_descriptors() == before
+    assert descriptors() == before
     assert list(spawn.group.pids) == []
 
 
@@ -426,15 +424,15 @@ def test_ranks_are_seen_to_end_in_the_order_of_their_deaths(spawn):
         pytest.param("ulimit -c 0; kill -ABRT $$", -6, id="one that dumps core"),
     ],
 )
-def test_a_rank_is_collected_with_its_status(spawn, line, status):
+def test_a_rank_is_collected_with_its_status(spawn, descriptors, line, status):
     """Its exit code, or minus its signal; afterwards nothing is held but its pipes."""
-    before = open_descriptors()
+    before = len(descriptors())
     (rank,) = spawn(["sh", "-c", line])
     wait_until_dead(rank)
 
     assert spawn.group.reap(rank) == status
     assert list(spawn.group.pids) == []
-    assert open_descriptors() == before + 3
+    assert len(descriptors()) == before + 3
 
 
 def test_sigterm_wakes_a_frozen_rank(spawn):

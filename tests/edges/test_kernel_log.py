@@ -231,16 +231,16 @@ def test_a_directory_in_its_place_is_no_log(tmp_path):
     assert log.error.endswith(f"{tmp_path} fails: Is a directory (see dmesg)")
 
 
-def test_opening_and_closing_leaves_no_descriptor(tmp_path):
+def test_opening_and_closing_leaves_no_descriptor(tmp_path, descriptors):
     """An attempt's log is gone with the attempt; its records stay."""
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = descriptors()
     for path in ("/dev/kmsg", "/dev/null", str(tmp_path)):
         log = KernelLog(path)
         log.drain()
         log.close()
         log.close()
 
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
 
 
 @pytest.mark.root
@@ -267,14 +267,31 @@ def test_permission_denied_names_the_remedy(tmp_path):
     )
 
 
-@pytest.mark.root
-def test_only_what_comes_after_opening_is_read(own_log):
-    """Faults of earlier attempts are not this one's; nothing waits, nothing blocks."""
-    own_log.drain()
-    now_us = time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6
-    parsed = [one for one in map(kmsg.parse, own_log.records) if one]
+def write(text):
+    """Have a line in the kernel's log."""
+    with open("/dev/kmsg", "wb", buffering=0) as out:
+        out.write(f"{text}\n".encode())
 
-    assert all((one.at_us or 0) > now_us - 5e6 for one in parsed)
+
+def until_seen(log, text):
+    """Drain a log until a text is in it."""
+    until_s = time.monotonic() + WAIT_S
+    while not any(text.encode() in raw for raw in log.records):
+        assert time.monotonic() < until_s, "what was written did not come back"
+        select.select([log.fd], [], [], 0.1)
+        log.drain()
+
+
+@pytest.mark.root
+def test_only_what_comes_after_opening_is_read(request):
+    """Faults of earlier attempts are not this one's; nothing waits, nothing blocks."""
+    before, after = (f"of {os.getpid()}: {when}" for when in ("before", "after"))
+    write(before)
+    own_log = request.getfixturevalue("own_log")
+    write(after)
+    until_seen(own_log, after)
+
+    assert not any(before.encode() in raw for raw in own_log.records)
     assert not os.get_inheritable(own_log.fd)
 
 
@@ -282,14 +299,9 @@ def test_only_what_comes_after_opening_is_read(own_log):
 def test_a_forged_line_comes_back_and_is_not_believed(own_log):
     """Whoever may write the log can write the kernel's words, but not its facility."""
     pid = os.getpid()
-    forged = f"<3>Out of memory: Killed process {pid} (python) total-vm:1kB, x\n"
-    with open("/dev/kmsg", "wb", buffering=0) as out:
-        out.write(forged.encode())
-    until_s = time.monotonic() + WAIT_S
-    while not any(b"Killed process %d " % pid in raw for raw in own_log.records):
-        assert time.monotonic() < until_s, "what was written did not come back"
-        select.select([own_log.fd], [], [], 0.1)
-        own_log.drain()
+    forged = f"<3>Out of memory: Killed process {pid} (python) total-vm:1kB, x"
+    write(forged)
+    until_seen(own_log, f"Killed process {pid} ")
 
     assert [fault for fault in faults(own_log) if fault.pid == pid] == []
 
@@ -440,9 +452,13 @@ def test_a_journal_that_never_ends_is_used_as_far_as_it_came(journalctl):
     """Time and memory are bounded, and the newest is what is kept."""
     big, last = entry(1, MESSAGE="x" * 4000), entry(2)
     script = f"yes '{big}' | head -n 1200; echo '{last}'; exec sleep 600"
-    found, error = from_journal(0, 5.0, journalctl(script))
+    program = journalctl(script)
+    found, error = [""], ""
+    for limit_s in (2.0, 20.0, 200.0):  # a busy machine may not get so far in the first
+        if found[-1:] != [last]:
+            found, error = from_journal(0, limit_s, program)
 
-    assert (found[-1], error) == (last, "")
+    assert (found[-1:], error) == ([last], "")
     assert sum(map(len, found)) <= 4_194_304
 
 
@@ -521,7 +537,7 @@ def test_deaths_that_only_audit_saw_are_read_from_the_journal(journalctl):
     )
     other = json.dumps(told | {"_TRANSPORT": "syslog"})
     program = journalctl(f"echo '{old}'; echo '{other}'; echo '{new}'")
-    found = abends_from_journal(5, 5.0, program)
+    found = abends_from_journal(5, WAIT_S, program)
     (abend,) = audit.match(filter(None, map(kmsg.parse_audit, found)))
 
     assert (abend.pid, abend.signum, abend.at_us) == (9, 11, 9)

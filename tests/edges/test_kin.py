@@ -26,7 +26,7 @@ from subprocess import DEVNULL
 def tell(*facts):
     print(json.dumps(facts), flush=True)
 def sleeper(**how):
-    return subprocess.Popen(["sleep", "60"], **how).pid
+    return subprocess.Popen(["sleep", "600"], **how).pid
 '''
 
 def start(code, **how):
@@ -40,7 +40,7 @@ def heard(rank):
     return json.loads(rank.stdout.readline())
 
 def until(holds):
-    for _ in range(12_000):
+    for _ in range(120_000):
         if holds():
             return
         select.select([], [], [], 0.005)
@@ -83,8 +83,8 @@ def test_a_quick_look_sees_helpers_and_threads(drive):
     facts = drive(
         """
         rank = start('''
-        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-        middle = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"],
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+        middle = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"],
                                   stdout=subprocess.PIPE)
         threads = [int(name) for name in os.listdir("/proc/self/task")]
         tell(middle.pid, int(middle.stdout.readline()), *threads)
@@ -106,12 +106,12 @@ def test_a_close_look_sees_children_and_threads_of_all(drive):
         rank = start('''
         def fork():
             code = "import os, threading, time;"
-            code += "threading.Thread(target=time.sleep, args=(60,)).start();"
+            code += "threading.Thread(target=time.sleep, args=(600,)).start();"
             code += "print(*os.listdir('/proc/self/task'), flush=True)"
             child = subprocess.Popen([sys.executable, "-c", code],
                                      stdout=subprocess.PIPE)
             tell(*map(int, child.stdout.readline().split()))
-            time.sleep(60)
+            time.sleep(600)
         threading.Thread(target=fork, daemon=True).start()
         ''')
         kin.add(3, rank.pid)
@@ -217,7 +217,7 @@ def test_a_shared_pipe_tells_nothing(drive, ranks, stream):
         for number in range({ranks}):
             rank = start("", stdout={stream}, stderr=DEVNULL)
             kin.add(number, rank.pid)
-        stranger = subprocess.Popen(["sleep", "60"], stdout={stream})
+        stranger = subprocess.Popen(["sleep", "600"], stdout={stream})
         kin.look_closely()
         tell(rank=kin.pids().get(stranger.pid), known=len(kin.pids()))
         """
@@ -232,7 +232,7 @@ def test_what_is_no_ranks_is_nobodys(drive):
         """
         rank = start("")
         kin.add(0, rank.pid)
-        other = subprocess.Popen(["sh", "-c", "sleep 60 & echo; wait"],
+        other = subprocess.Popen(["sh", "-c", "sleep 600 & echo; wait"],
                                  stdout=subprocess.PIPE)
         other.stdout.readline()
         kin.look_closely()
@@ -253,7 +253,7 @@ def take_over(pid, parent):
     return parent()
 
 owner = start('''
-child = subprocess.Popen(["sleep", "60"])
+child = subprocess.Popen(["sleep", "600"])
 tell(child.pid)
 sys.stdin.readline()
 child.kill()

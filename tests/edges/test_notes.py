@@ -68,14 +68,14 @@ def test_the_descriptor_stays_open_though_the_rank_has_gone(channel):
     os.fstat(fd)
 
 
-def test_a_descriptor_that_a_note_carries_is_not_taken(channel):
+def test_a_descriptor_that_a_note_carries_is_not_taken(channel, descriptors):
     """A rank can not fill the agent's table of descriptors."""
     fd, rank = channel
-    before = os.listdir("/proc/self/fd")
+    before = descriptors()
     socket.send_fds(rank, [b"note"], [rank.fileno()] * 9)
 
     assert notes.read(fd) == [b"note"]
-    assert os.listdir("/proc/self/fd") == before
+    assert descriptors() == before
 
 
 def test_a_socket_that_the_rank_has_reset_is_no_error(channel):

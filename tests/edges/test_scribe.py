@@ -101,6 +101,8 @@ def test_a_stopped_terminal_costs_lines_and_no_time(scribe_agent, eventually):
     a.start()
     a.rank_exited()
     eventually(lambda: len(a.log()) == 80 * 100_000)
+    a.order("prepare", 1)
+    a.wait_for("prepared")  # the console has had the last block, too
     assert a.log() == (b"x" * 79 + b"\n") * 100_000
 
     shown = b""

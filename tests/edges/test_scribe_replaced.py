@@ -204,6 +204,7 @@ def test_a_page_is_copied_as_its_ranks_go_on(scribe_agent, eventually):
     a = scribe_agent(speed=50)
     kept = a.run_dir / "attempt_0" / "heartbeats"
     a.start()
+    a.order("hurry", 1)  # the agent alone: it would not wait long for an answer
     a.order("page", 0, "step 1  ")
     eventually(kept.exists)
     a.order("write", "step 2  ")
@@ -276,7 +277,8 @@ def test_a_scribe_that_hangs_at_the_end_is_left(scribe_agent):
         a.wait_for("pid")
     a.order("kill_scribe", signal.SIGSTOP)
     a.order("say", "dsup: the verdict")
+    a.order("end")
     a.order("hurry", 20)
 
-    assert not a.end()
+    assert a.wait_for("scribe_ended") == [False]
     assert a.wait_for("unsaid") == [["dsup: the verdict"]]

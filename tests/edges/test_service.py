@@ -1,6 +1,5 @@
 """The service manager: told what it must know, and never able to harm the run."""
 
-import os
 import secrets
 import select
 import socket
@@ -181,13 +180,13 @@ def test_where_no_manager_listens_nothing_happens(address, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_nothing_is_kept_open(service, manager):
+def test_nothing_is_kept_open(service, manager, descriptors):
     """The ranks and aides that are started later inherit no way to the manager."""
-    before = os.listdir("/proc/self/fd")
+    before = descriptors()
     service.ready()
     service.beat(100.0)
 
-    assert os.listdir("/proc/self/fd") == before
+    assert descriptors() == before
 
 
 def test_a_manager_that_hangs_costs_no_time(service, manager):

@@ -1,7 +1,5 @@
 """Why a rank may be slow: what the kernel has counted since it began to lag."""
 
-from pathlib import Path
-
 import pytest
 
 from dsup.edges.slowness import Slowness
@@ -49,9 +47,9 @@ def test_what_has_risen_enough_is_told(seen, counters):
     }
 
 
-def test_a_rank_that_keeps_up_is_forgotten(seen, counters):
+def test_a_rank_that_keeps_up_is_forgotten(seen, counters, descriptors):
     """When it lags again, it is looked at anew, and no file has stayed open."""
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = descriptors()
     counters(0.0, 0)
     seen.look([0], 0.0)
     seen.look([], 10.0)
@@ -59,4 +57,4 @@ def test_a_rank_that_keeps_up_is_forgotten(seen, counters):
 
     assert seen.look([0], 60.0) == {}
     seen.look([], 70.0)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert descriptors() == before

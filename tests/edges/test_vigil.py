@@ -14,7 +14,7 @@ from dsup.core.limits import Limits
 from dsup.edges.vigil import Vigil
 from dsup_runtime import contract
 
-SLEEPS = "import time; print(flush=True); time.sleep(60)"
+SLEEPS = "import time; print(flush=True); time.sleep(600)"
 TALKS = "import sys\nprint(flush=True)\nfor line in sys.stdin: print(line, flush=True)"
 SLEEPS_IN_THE_KERNEL = """
 import ctypes, mmap, threading
@@ -25,7 +25,7 @@ libc, size = ctypes.CDLL(None), 1 << 16
 stack = ctypes.c_char.from_buffer(mmap.mmap(-1, size))
 top = ctypes.c_void_p(ctypes.addressof(stack) + size - 64)
 print(flush=True)
-libc.clone(ctypes.cast(libc.sleep, ctypes.c_void_p), top, 0x4100, ctypes.c_void_p(60))
+libc.clone(ctypes.cast(libc.sleep, ctypes.c_void_p), top, 0x4100, ctypes.c_void_p(600))
 """
 """As a parent of vfork does until its child executes a program."""
 
@@ -42,7 +42,8 @@ def ranks():
             command = [sys.executable, "-c", script]
             pipe = subprocess.PIPE
             made.append(subprocess.Popen(command, stdin=pipe, stdout=pipe))
-            made[-1].stdout.readline()  # it runs
+            made[-1].stdout.readline()
+            until_state(made[-1], "SD")  # it has done all that it does by itself
         return dict(enumerate(made))
 
     yield start
@@ -96,6 +97,14 @@ def until_state(process, letters):
             return
         assert time.monotonic() < end_s, f"still in state {state}"
         select.select([], [], [], 0.005)
+
+
+def talk(process):
+    """Have a process write a line; by then the kernel has counted it, too."""
+    process.stdin.write(b"on\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    until_state(process, "S")
 
 
 def until_busier(pid):
@@ -230,9 +239,7 @@ def test_silence_of_a_rank_without_the_runtime_counts_if_asked_for(ranks, vigil)
     there = ranks(TALKS)
     watch = vigil(there, Limits(unseen_s=30.0))
     assert not watch.look(1.0, there, b"")
-    there[0].stdin.write(b"on\n")
-    there[0].stdin.flush()
-    there[0].stdout.readline()
+    talk(there[0])
 
     assert not watch.look(25.0, there, b"")
     assert not watch.look(50.0, there, b"")
@@ -293,9 +300,7 @@ def test_what_a_rank_is_asked_to_write_is_no_life(ranks, vigil):
     watch.look(1.0, there, b"")
 
     watch.deafen(deaf=True)
-    there[0].stdin.write(b"on\n")
-    there[0].stdin.flush()
-    there[0].stdout.readline()
+    talk(there[0])
     watch.look(20.0, there, b"")
     watch.deafen(deaf=False)
 

@@ -1,6 +1,5 @@
 """What holds however a rank's heartbeats reach the agent: by memory, file or TCP."""
 
-import os
 import time
 
 import pytest
@@ -262,17 +261,17 @@ pause(int(reached))
 
 
 @pytest.mark.parametrize("kind", ["page", "file", "tcp"])
-def test_the_agent_leaks_no_descriptor(make_agent, start, kind):
+def test_the_agent_leaks_no_descriptor(make_agent, start, descriptors, kind):
     """An attempt's page takes all of its descriptors with it."""
     loop = Loop()
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     agent = make_agent(kind, loop=loop)
     worker = start(agent, BEAT)
     assert worker.finish()[0] == 0
     worker.stdin.close()
     agent.close()
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
+import time
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+LIMIT_S = 600
 MEASURED_BY = ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
 PRELUDE = """
 import json, os, resource, select, signal, subprocess, sys
@@ -15,7 +19,7 @@ import threading, time
 from dsup.linux import libc, proc, signals, tree
 
 def until(holds):
-    for _ in range(12_000):
+    for _ in range(120_000):
         if holds():
             return
         select.select([], [], [], 0.005)
@@ -30,7 +34,7 @@ def start(*argv):
     return int(os.read(read, 20)), read
 
 def ended(fd):
-    return select.select([fd], [], [], 60)[0] == [fd] and os.read(fd, 1) == b""
+    return select.select([fd], [], [], 600)[0] == [fd] and os.read(fd, 1) == b""
 
 def tell(**facts):
     print(json.dumps(facts), flush=True)
@@ -57,3 +61,20 @@ def drive():
         return json.loads(done.stdout)
 
     return run
+
+
+@pytest.fixture
+def asleep():
+    """Wait until a process has done all that it was about to do, and sleeps.
+
+    Whoever reads its last word from a pipe may be sooner than the kernel's account of
+    that, and sooner than what comes next in a script.
+    """
+
+    def wait(pid):
+        status, until_s = Path(f"/proc/{pid}/status"), time.monotonic() + LIMIT_S
+        while "\nState:\tS" not in status.read_text(errors="replace"):
+            assert time.monotonic() < until_s, "it does not sleep"
+            select.select([], [], [], 0.005)
+
+    return wait

@@ -47,7 +47,7 @@ def test_the_sender_is_the_process_that_sent_it(drive):
         WATCH
         + """
 sender = subprocess.Popen(["sh", "-c", "kill -TERM $PPID; exec sleep 600"])
-select.select([fd], [], [], 60)
+select.select([fd], [], [], 600)
 (info,) = signals.read(fd)
 sender.kill()
 tell(same=info == (signal.SIGTERM, sender.pid))
@@ -63,7 +63,7 @@ def test_a_child_that_ends_is_told(drive):
         WATCH
         + """
 child = subprocess.Popen(["true"])
-select.select([fd], [], [], 60)
+select.select([fd], [], [], 600)
 (info,) = signals.read(fd)
 tell(same=info == (signal.SIGCHLD, child.pid))
 """

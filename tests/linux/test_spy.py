@@ -80,13 +80,14 @@ def test_what_cannot_be_started_is_said(tmp_path):
 
 
 @pytest.mark.skipif(not REAL, reason="py-spy is not installed")
-def test_the_real_one_is_understood():
+def test_the_real_one_is_understood(asleep):
     """Its options are the ones used here, and it answers in JSON."""
-    script = "import time\ndef naps(): time.sleep(60)\nprint(flush=True); naps()"
+    script = "import time\ndef naps(): time.sleep(600)\nprint(flush=True); naps()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE
     ) as child:
         child.stdout.readline()
+        asleep(child.pid)
 
         dump, why_not = spy.dump(REAL, child.pid, LIMIT_S)
         child.kill()

@@ -236,7 +236,8 @@ def test_adopted_children_are_collected_and_owned_ones_left_alone(drive):
         libc.become_subreaper()
         owned = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 7"], {})
         running = os.posix_spawn("/bin/sleep", ["sleep", "600"], {})
-        subprocess.Popen(["sh", "-c", "(sleep 0.2 &); (sleep 0.2 &); exit 0"])
+        # Kept: a Popen that nobody holds any more collects its child, if it can.
+        kept = subprocess.Popen(["sh", "-c", "(sleep 0.2 &); (sleep 0.2 &); exit 0"])
         me = os.getpid()
         dead = lambda: sum(proc.stat(pid).state == "Z" for pid in proc.children(me))
         until(lambda: dead() == 4)

@@ -11,18 +11,20 @@ TALKS = "import sys\nprint(flush=True)\nfor line in sys.stdin: print(line, flush
 
 
 @pytest.fixture
-def talk():
+def talk(asleep):
     """Give the pid of a process, and ``say()``, which has it write something."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", TALKS]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
         process.stdout.readline()
+        asleep(process.pid)
 
         def say():
             process.stdin.write(b"on\n")
             process.stdin.flush()
             process.stdout.readline()
             process.stdout.readline()
+            asleep(process.pid)
 
         yield process.pid, say
         process.kill()

@@ -79,12 +79,13 @@ def note(name):
     signal.signal(signal_of(name), lambda *_: emit(f"got-{name}"))
 
 
+DEAF = """echo '{"name": "deaf", "rank": -1, "pid": 0}' >>"$DSUP_TEST_EVENTS\""""
 HELPERS = {
     "plain": 'exec sleep "$0"',
     "setsid": 'exec setsid sleep "$0"',
     "double": 'setsid sleep "$0" & exit 0',
     "clear": 'exec env -i setsid sleep "$0"',
-    "stubborn": 'trap "" TERM INT; exec sleep "$0"',
+    "stubborn": f"trap '' TERM INT; {DEAF}; exec sleep \"$0\"",
     "short": "sleep 0.05 & exit 0",
 }
 
