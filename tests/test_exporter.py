@@ -73,16 +73,14 @@ def test_those_who_do_not_ask_keep_nobody_out(tmp_path):
 
     Those that are left are hung up on, too, however often they say something.
     """
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    agent = Agent(tmp_path, address(f"127.0.0.1:{port}"))
-    slow = [connected(port) for _ in range(exporter.CONNECTIONS_MAX + 2)]
+    where = free_place()
+    agent = Agent(tmp_path, address(":".join(map(str, where))))
+    slow = [connected(where) for _ in range(exporter.CONNECTIONS_MAX + 2)]
     stop = threading.Event()
     drips = threading.Thread(target=drip, args=(slow, stop), daemon=True)
     drips.start()
     with urllib.request.urlopen(
-        f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_S
+        f"http://{where[0]}:{where[1]}/metrics", timeout=DEADLINE_S
     ) as told:
         found = samples(told.read().decode())
 
@@ -116,11 +114,24 @@ def is_cut(connection):
         return True
 
 
-def connected(port):
+def free_place():
+    """Return an address and a port that nobody is given meanwhile.
+
+    The address is of this process alone. Nor does a client come from there, who on the
+    way to a port where nobody listens could be given that very port, and meet itself.
+    """
+    pid = os.getpid()
+    host = f"127.{1 + (pid >> 16) % 254}.{pid >> 8 & 255}.{pid & 255}"
+    with socket.socket() as one:
+        one.bind((host, 0))
+        return one.getsockname()
+
+
+def connected(where):
     """Return a connection, as soon as somebody listens."""
     for _ in range(100 * DEADLINE_S):
         try:
-            return socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+            return socket.create_connection(where, timeout=DEADLINE_S)
         except ConnectionRefusedError:
             threading.Event().wait(0.01)
     return pytest.fail("nobody listens")

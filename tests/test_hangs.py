@@ -81,7 +81,7 @@ class Told:
 @pytest.fixture
 def frozen():
     """Give two processes, the second of which is frozen."""
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    command = [sys.executable, "-c", f"import time; time.sleep({LIMIT_S})"]
     made = [subprocess.Popen(command) for _ in range(2)]
     made[1].send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, made[1].pid, os.WSTOPPED | os.WNOWAIT)

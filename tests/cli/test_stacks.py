@@ -19,7 +19,7 @@ SCRIPT = """
 import os, time
 def busy():
     os.write(1, b".")
-    time.sleep(60)
+    time.sleep(600)
 busy()
 """
 MOVE = """
@@ -63,6 +63,8 @@ def ranks(memories):
         )
         memories.append(memory)
         made[-1].stdout.read(1)
+        while proc.stat(made[-1].pid).state != "S":
+            os.sched_yield()
     yield made
     for one in made:
         one.kill()

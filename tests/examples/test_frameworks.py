@@ -33,6 +33,9 @@ MARK = "DSUP_TEST_MARK"
 PATIENCE_S = 500
 """A framework's import takes many seconds, and on a busy machine minutes."""
 
+GLOO_ABORTED = "terminate called without an active exception"
+TRIES = 3
+
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
@@ -169,15 +172,28 @@ def launch(tmp_path):
                     os.kill(pid, signal.SIGKILL)
 
 
-def test_a_script_runs_as_it_is(framework, launch):
-    """Not a line of it is changed; the framework sees both ranks, and all is quiet."""
-    run = launch(DSUP, example(framework))
+@pytest.fixture
+def finished(framework, launch):
+    """Return a run of the framework's example that has ended with 0.
 
-    assert run.ended() == 0, run.complaints()
-    assert sorted(run.known()) == ["0 of 2", "1 of 2"]
-    assert [epoch for epoch, _ in run.losses()] == [1, 2, 3, 4, 5]
-    assert "destroy_process_group" not in run.complaints()
-    assert run.processes() == {}
+    Gloo's threads can outlive their group and abort a rank that was done, under any
+    launcher: that is not what is tested here, so then it is tried again.
+    """
+    for _ in range(TRIES):
+        run = launch(DSUP, example(framework))
+        code, said = run.ended(), run.complaints()
+        if GLOO_ABORTED not in said:
+            assert code == 0, said
+            return run
+    return pytest.fail(f"gloo aborted a rank {TRIES} times")
+
+
+def test_a_script_runs_as_it_is(finished):
+    """Not a line of it is changed; the framework sees both ranks, and all is quiet."""
+    assert sorted(finished.known()) == ["0 of 2", "1 of 2"]
+    assert [epoch for epoch, _ in finished.losses()] == [1, 2, 3, 4, 5]
+    assert "destroy_process_group" not in finished.complaints()
+    assert finished.processes() == {}
 
 
 @pytest.mark.soak

@@ -2,6 +2,9 @@
 
 import pytest
 
+PATIENT = "--settle 600"
+"""For who leaves a moment after the first that fails."""
+
 
 @pytest.mark.parametrize("how", ["told", "silent"])
 @pytest.mark.parametrize(
@@ -24,7 +27,7 @@ def test_a_rank_may_want_the_stop(run, parked, kind, code, how):
 def test_a_wish_of_an_error_fails_the_attempt_and_no_more(run, parked, kind):
     """The ranks leave together and fail; the ordinary way decides on a restart."""
     clauses = (f"1@0:wish={kind}@5", "0@0:", "*:last=9")
-    parked.start(run, "--nproc 2 --max-restarts 1", *clauses)
+    parked.start(run, f"--nproc 2 --max-restarts 1 {PATIENT}", *clauses)
 
     assert run.ended() == 0, run.console()
     told = parked.left_together(run, 2)
@@ -36,8 +39,10 @@ def test_a_wish_of_an_error_fails_the_attempt_and_no_more(run, parked, kind):
 
 def test_the_greatest_wish_wins(run, parked):
     """An error and a wish to end well at the same check: the error counts."""
-    options = "--nproc 2 --max-restarts 0"
-    parked.start(run, options, "0:wish=user@5", "1:wish=error@5")
+    options = f"--nproc 2 --max-restarts 0 {PATIENT}"
+    # The first check is frozen for none before all ranks have come to it, so that the
+    # wish that comes later comes in time.
+    parked.start(run, options, "0:wish=user@1", "1:wish=error@1,step=0.3")
 
     assert run.ended() == 1, run.console()
     told = parked.left_together(run, 2)
@@ -61,7 +66,7 @@ def test_a_note_that_is_none_stops_nobody(run, parked, garbage):
 )
 def test_the_runtimes_wish_is_heard(run, parked, kind, code):
     """request_stop on one rank is a stop of that kind on all of them."""
-    options = "--nproc 2 --max-restarts 0"
+    options = f"--nproc 2 --max-restarts 0 {PATIENT}"
     parked.start(run, options, f"{kind}:1@40", worker="should_stop.py")
 
     assert run.ended() == code, run.console()

@@ -178,8 +178,9 @@ def test_a_rank_that_skips_ahead_is_found_at_once(world):
 @pytest.mark.torch
 def test_a_rank_that_skips_ahead_into_a_collective_is_named(world):
     """What waits in the group's own all_reduce has not come either."""
-    code = MEET + "told = come('step', timeout_s=1) if rank != 2 else freeze()"
-    code = "def freeze():\n    dist.all_reduce(torch.ones(1))\n" + code
+    code = "def freeze():\n    dist.all_reduce(torch.ones(1))\n" + MEET
+    code += "barrier('start')\n"  # so that nobody still imports when time runs
+    code += f"told = come('step', timeout_s={LIMIT_S}) if rank != 2 else freeze()"
     answers = world.run(code, size=3, frozen=[2])
 
     told = [answer["told"][:2] for answer in answers[:2]]

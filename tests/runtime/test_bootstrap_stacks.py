@@ -20,6 +20,16 @@ with open("/proc/self/status") as status:
     words = dict(line.split(":", 1) for line in status)
 print(int(words["SigCgt"], 16) >> 38 & 1, flush=True)
 """
+OTHER = """
+import os, threading
+there, event = threading.Event(), threading.Event()
+def other():
+    there.set()
+    event.wait()
+thread = threading.Thread(target=other)
+thread.start()
+there.wait()  # a thread that has started may not have come to its own code yet
+"""
 
 
 @pytest.fixture
@@ -47,11 +57,7 @@ def run(script, fd=-1, value=None, **variables):
 def test_the_signal_writes_every_thread(memory_file):
     """Where each is, and nothing else: the program goes on."""
     done = run(
-        "import os, threading\n"
-        "event = threading.Event()\n"
-        "def other(): event.wait()\n"
-        "thread = threading.Thread(target=other); thread.start()\n"
-        "def here(): os.kill(os.getpid(), 39)\n"
+        OTHER + "def here(): os.kill(os.getpid(), 39)\n"
         "here(); event.set(); thread.join(); print('on')\n",
         memory_file,
     )
@@ -147,11 +153,7 @@ def test_a_forked_child_is_not_harmed(memory_file):
 def test_another_signal_writes_the_main_thread_alone(memory_file):
     """Where there are many threads, the first one leaves it out."""
     run(
-        "import os, threading\n"
-        "event = threading.Event()\n"
-        "def other(): event.wait()\n"
-        "thread = threading.Thread(target=other); thread.start()\n"
-        f"def here(): os.kill(os.getpid(), {contract.MAIN_STACK_SIGNAL})\n"
+        OTHER + f"def here(): os.kill(os.getpid(), {contract.MAIN_STACK_SIGNAL})\n"
         "here(); event.set(); thread.join()\n",
         memory_file,
     )

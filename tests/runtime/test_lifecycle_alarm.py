@@ -3,14 +3,13 @@
 import json
 import os
 import signal
-import socket
 import threading
 import time
 
 import pytest
 
 BEGIN = """
-import json, os, signal, socket, sys, threading, time
+import json, os, signal, sys, threading, time
 import dsup_runtime as rt
 from dsup_runtime.adapters import JsonLinesReporter
 def kill(signum=signal.SIGTERM):
@@ -41,32 +40,26 @@ def report(tmp_path):
 
 JOINING = """
 import torch.distributed as dist
-free = socket.create_server(("127.0.0.1", 0))
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
-free.close()
 with begin():
-    say(os.environ["MASTER_PORT"])
-    dist.init_process_group("gloo", rank=0, world_size=2)
+    meet = "file://" + os.environ["MEET"]
+    dist.init_process_group("gloo", init_method=meet, rank=0, world_size=2)
 """
 
 
-def await_listener(port):
-    """Wait until the store is there, whose making is in C code till all have come."""
+def await_something_in(path):
+    """Wait until a rank has come to the store, and waits for others in C code."""
     end_s = time.monotonic() + 600
-    while True:
-        with socket.socket() as link:
-            if not link.connect_ex(("127.0.0.1", port)):
-                return
+    while not path.exists() or not path.stat().st_size:
         assert time.monotonic() < end_s
         threading.Event().wait(0.02)
 
 
 @pytest.mark.torch
 @pytest.mark.slow
-def test_sigterm_ends_a_rank_whose_peer_never_joins(launch, report):
+def test_sigterm_ends_a_rank_whose_peer_never_joins(launch, report, tmp_path):
     """Its main thread waits in C code for minutes; nothing is there to be saved."""
-    rank = launch(JOINING)
-    await_listener(int(rank.hear()))
+    rank = launch(JOINING, MEET=str(tmp_path / "meet"))
+    await_something_in(tmp_path / "meet")
     rank.terminate()
     status, _, err = rank.finish()
 
@@ -162,11 +155,19 @@ say(signal.set_wakeup_fd(-1))
 
 
 SLOW_END = """
+import logging
+heard = threading.Event()
+class Hears(logging.Handler):
+    def emit(self, record):
+        heard.set()
 class Slow(JsonLinesReporter):
     def finish(self, outcome):
+        if TWICE:
+            logging.getLogger("dsup_runtime").addHandler(Hears())
         kill(signal.SIGINT)
         if TWICE:
-            threading.Event().wait(0.2)
+            heard.wait()  # of two signals at once Python's handler hears one
+            threading.Event().wait(0.2)  # one that comes before a wait ends none
             kill(signal.SIGINT)
             threading.Event().wait()
         threading.Event().wait(0.5)

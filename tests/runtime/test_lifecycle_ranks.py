@@ -76,7 +76,7 @@ home = os.environ["HOME"]
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
-def begin(timeout_s=60, leave_timeout_s=60):
+def begin(timeout_s=600, leave_timeout_s=600):
     dist.init_process_group(
         "gloo", init_method=f"file://{home}/meet", rank=rank,
         world_size=rt.info().world_size, timeout=timedelta(seconds=timeout_s),
@@ -117,7 +117,7 @@ def live(forge, tmp_path):
     """Let ranks live a script to its end."""
     numbers = count()
 
-    def live_through(code, size=2, frozen=(), limit_s=120):
+    def live_through(code, size=2, frozen=(), limit_s=600):
         home = tmp_path / f"world{next(numbers)}"
         home.mkdir()
         trial = {
@@ -259,7 +259,7 @@ with begin():
 def test_work_in_flight_holds_up_no_rank_that_fails(live):
     """Its own limit is minutes away; the group's connections are closed under it."""
     code = """
-with begin(timeout_s=600):
+with begin():
     if rank == 1:
         work = dist.all_reduce(torch.ones(4), async_op=True)
         raise ArithmeticError("spoiled")
@@ -312,7 +312,7 @@ def test_sigterm_at_one_rank_commits_a_checkpoint_and_ends_all_with_143(live, vi
 def test_an_exit_0_of_one_rank_is_no_success(live):
     """Who leaves while others still need it fails, and they do not wait for it."""
     code = """
-with begin(timeout_s=600):
+with begin():
     if rank == 1:
         sys.exit(0)
     dist.broadcast(torch.ones(4), src=1)
@@ -335,7 +335,7 @@ def test_an_exit_0_of_all_ranks_is_a_success(live):
 def test_a_rank_that_fails_is_not_waited_for_at_the_end(live):
     """Those who have come to the end learn of it there, before their limit is over."""
     code = """
-with begin(leave_timeout_s=600):
+with begin():
     if rank == 1:
         raise ValueError("too few rows")
 """
@@ -355,6 +355,9 @@ with begin(leave_timeout_s=3):
         os.kill(os.getpid(), signal.SIGSTOP)
     if rank == 1:
         rt.try_or_defer(int, "x")
+    open(f"{home}/comes{rank}", "w").close()
+    while not all(os.path.exists(f"{home}/comes{one}") for one in (0, 1)):
+        time.sleep(0.001)
 """
     home, ranks = live(code, size=3, frozen=[2])
 

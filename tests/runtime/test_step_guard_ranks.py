@@ -190,8 +190,9 @@ from dsup_runtime.numerics.step_guard import StepGuard
 
 weight = torch.nn.Linear(1, 1, bias=False)
 torch.nn.init.ones_(weight.weight)
-brief = dist.new_group(timeout=timedelta(seconds=2))
-model = torch.nn.parallel.DistributedDataParallel(weight, process_group=brief)
+dist.barrier()
+group = dist.new_group(timeout=timedelta(seconds=args or 600))
+model = torch.nn.parallel.DistributedDataParallel(weight, process_group=group)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
 def loss_of(step):
@@ -214,7 +215,7 @@ try:
 except RuntimeError:
     told.append("hangs until its timeout")
 """
-    answers = world.run(PLAIN + code, size=2, limit_s=500)
+    answers = world.run(PLAIN + code, size=2, args=4, limit_s=500)
 
     # The gradient is the step's number: 2.5 is the mean of a step 2 and a step 3.
     assert answers[0]["told"] == [0.0, 1.0, 2.5, 3.5, "hangs until its timeout"]

@@ -132,7 +132,8 @@ stop = should_stop()
 while asked < 40:
     assert should_stop() is stop
 signal.setitimer(signal.ITIMER_REAL, 0)
-assert stop[:2] == ("preempt", "alarm 20"), stop
+# A handler may be interrupted by the next alarm's, which then asks before it.
+assert stop.kind == "preempt" and int(stop.reason[6:]) >= 20, stop
 """
     assert run(STOP + script) == (0, "", "")
 
