@@ -92,7 +92,8 @@ class Agent:
                 head = json.dumps({"ok": True, "bytes": len(data)}).encode()
                 rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
                 passed = [(*rights, struct.pack("=i", memory))]
-                connection.sendmsg([head], passed)
+                with contextlib.suppress(BrokenPipeError):  # it may not wait
+                    connection.sendmsg([head], passed)
                 os.close(memory)
 
     def end(self):

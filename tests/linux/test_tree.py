@@ -35,6 +35,24 @@ def test_every_descendant_is_found_and_killed(drive, argv):
     assert facts == {"killed": True, "ended": True}
 
 
+def test_only_those_count_that_are_asked_for(drive):
+    """Others may live on, and the answer is empty all the same."""
+    facts = drive(
+        """
+        child, other = [os.fork() or signal.pause() for _ in range(2)]
+        both = sorted(tree.alive())
+        one = tree.alive(which=lambda pid: pid == child)
+        os.kill(child, signal.SIGKILL)
+        until(lambda: tree.alive(which=lambda pid: pid == child) == [])
+        tell(both=both == sorted([child, other]), one=one == [child],
+             left=tree.alive() == [other])
+        tree.kill()
+        """,
+    )
+
+    assert facts == {"both": True, "one": True, "left": True}
+
+
 def test_a_process_lives_on_without_its_main_thread(drive):
     """It looks like a zombie then, yet it runs: it is found and killed all the same."""
     facts = drive(

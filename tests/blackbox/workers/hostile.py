@@ -49,7 +49,8 @@ def crowd(count):
 
 def remove_logs(end):
     """Remove the run directory."""
-    shutil.rmtree(os.environ["DSUP_RUN_DIR"])
+    while os.path.exists(os.environ["DSUP_RUN_DIR"]):  # it is still written into
+        shutil.rmtree(os.environ["DSUP_RUN_DIR"], ignore_errors=True)
     finish(end)
 
 
