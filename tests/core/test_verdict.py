@@ -8,7 +8,7 @@ def test_what_a_rule_leaves_out_accuses_nobody():
     verdict = Verdict(0, "unknown", (), "unknown", 5.0, "No cause.", "unknown")
 
     rest = verdict[Verdict._fields.index("evidence") :]
-    assert rest == ((), (), (), None, 1, "", (), ())
+    assert rest == ((), (), (), (), None, 1, "", (), ())
 
 
 def test_evidence_is_nobodys_and_without_a_time_unless_it_says_so():

@@ -8,11 +8,12 @@ the handler has not run a second later.
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 from threading import Event
 from typing import TYPE_CHECKING, Final
+
+from dsup_runtime.raw_thread import LEAVE_S, RawThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -32,7 +33,7 @@ class Alarm:
         on_unanswered: called once with the signal, in a thread of its own.
     """
 
-    __slots__ = ("_answered", "_fd", "_on_unanswered", "_signals")
+    __slots__ = ("_answered", "_fd", "_on_unanswered", "_signals", "_watcher")
 
     def __init__(
         self, signals: Collection[int], on_unanswered: Callable[[int], None]
@@ -41,6 +42,7 @@ class Alarm:
         self._on_unanswered = on_unanswered
         self._answered = Event()
         self._fd = -1
+        self._watcher: RawThread | None = None
 
     def set(self) -> None:
         """Begin to watch; only the main thread can."""
@@ -53,7 +55,7 @@ class Alarm:
             os.close(ours)
             return
         self._fd = ours
-        _thread.start_new_thread(self._watch, (theirs,))
+        self._watcher = RawThread(lambda: self._watch(theirs))
 
     def answered(self) -> None:
         """Note that the handler runs; safe in it."""
@@ -67,6 +69,8 @@ class Alarm:
         self._forget(fd)
         os.write(fd, _NO_SIGNAL)
         os.close(fd)
+        if self._watcher is not None:
+            self._watcher.ended_within(LEAVE_S)
 
     def leave_to_child(self) -> None:
         """Keep a child's signals from the thread, which is its parent's."""

@@ -7,7 +7,6 @@ and does not come to its end: half a checkpoint is none, and the kill would be s
 
 from __future__ import annotations
 
-import _thread
 import os
 import sys
 import threading
@@ -30,6 +29,7 @@ from dsup_runtime.lifecycle import groups, outcome, records
 from dsup_runtime.lifecycle.grace import Grace
 from dsup_runtime.lifecycle.reporting import FINISH_MAX_S, Reporting
 from dsup_runtime.rank_log import log
+from dsup_runtime.raw_thread import RawThread
 
 if TYPE_CHECKING:
     from dsup_runtime.lifecycle.outcome import Outcome
@@ -152,22 +152,15 @@ class Ending:
         records.tell(result)
 
     def _hurry(self, result: Outcome, error: BaseException | None) -> None:
-        """Tell and write an outcome within a second.
-
-        ``threading`` would wait for locks that the interrupted code may hold.
-        """
-        written = _thread.allocate_lock()
-        written.acquire()
+        """Tell and write an outcome within a second; safe in a signal handler."""
 
         def write() -> None:
             with suppress(Exception):
                 records.put_down(result, error, self._info)
-            written.release()
 
         self._tell(result)
         with suppress(RuntimeError):  # no thread is to be had any more
-            _thread.start_new_thread(write, ())
-            written.acquire(timeout=_GIVE_UP_MAX_S)
+            RawThread(write).ended_within(_GIVE_UP_MAX_S)
 
 
 def _grace_s(info: Info) -> float:

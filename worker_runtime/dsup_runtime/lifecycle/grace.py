@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from dsup_runtime.lifecycle.outcome import EXIT_STOPPED
+from dsup_runtime.raw_thread import LEAVE_S, RawThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,19 +28,18 @@ class Grace:
         on_expiry: called in a thread of its own.
     """
 
-    __slots__ = ("_kill_s", "_on_expiry", "_over", "_reserve_s")
+    __slots__ = ("_kill_s", "_on_expiry", "_over", "_reserve_s", "_watcher")
 
     def __init__(self, on_expiry: Callable[[], None]) -> None:
         self._on_expiry = on_expiry
         self._kill_s: float | None = None
         self._reserve_s = 0.0
+        self._watcher: RawThread | None = None
         self._over = _thread.allocate_lock()
         self._over.acquire()
 
     def begin(self, grace_s: float) -> None:
         """Start the time, if it does not run already; safe in a signal handler.
-
-        ``threading`` would wait for locks that the interrupted code may hold.
 
         Args:
             grace_s: from now until the kill, seconds.
@@ -48,7 +48,7 @@ class Grace:
             self._reserve_s = max(0.0, min(_RESERVE_MAX_S, grace_s * _RESERVE_SHARE))
             self._kill_s = monotonic() + grace_s
             until_s = max(0.0, grace_s - self._reserve_s)
-            _thread.start_new_thread(self._watch, (until_s,))
+            self._watcher = RawThread(lambda: self._watch(until_s))
 
     def left_s(self, otherwise_s: float) -> float:
         """Return how long something may take, at most ``otherwise_s``, seconds.
@@ -63,6 +63,8 @@ class Grace:
     def end(self) -> None:
         """Let nothing happen at the end of the time; call it once."""
         self._over.release()
+        if self._watcher is not None:
+            self._watcher.ended_within(LEAVE_S)
 
     def _watch(self, until_s: float) -> None:
         if self._over.acquire(timeout=until_s):
