@@ -1,9 +1,10 @@
-"""What every test has: a reason to skip what the machine cannot do.
+"""What every test has: a reason to skip what the machine cannot do, and shared means.
 
 A test asks for what it needs by a marker; here is the one place that knows how to look
 for it. A missing thing skips the test and says so; it never passes it.
 """
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -106,3 +107,14 @@ def nvml(tmp_path_factory):
         return made[options]
 
     return build
+
+
+@pytest.fixture
+def descriptors():
+    """Give which are open, without those that a test before has left to chance."""
+
+    def listed():
+        gc.collect()
+        return sorted(os.listdir("/proc/self/fd"))
+
+    return listed

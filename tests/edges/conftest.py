@@ -1,6 +1,5 @@
 """What tests of the edges share: real processes on the other side."""
 
-import gc
 import json
 import os
 import select
@@ -150,14 +149,3 @@ def asleep(eventually):
         eventually(lambda: path.read_text().rpartition(")")[2].split()[0] == "S")
 
     return wait
-
-
-@pytest.fixture
-def descriptors():
-    """Give which are open, without those that a test before has left to chance."""
-
-    def listed():
-        gc.collect()
-        return sorted(os.listdir("/proc/self/fd"))
-
-    return listed

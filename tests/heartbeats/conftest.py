@@ -1,7 +1,6 @@
 """An agent's page with each way to reach it, and real workers on the other side."""
 
 import ctypes
-import gc
 import json
 import os
 import select
@@ -163,17 +162,6 @@ def start():
     for worker in workers:
         worker.kill()
         worker.communicate(timeout=PATIENCE_S)
-
-
-@pytest.fixture
-def descriptors():
-    """Give which are open, without those that a test before has left to chance."""
-
-    def listed():
-        gc.collect()
-        return sorted(os.listdir("/proc/self/fd"))
-
-    return listed
 
 
 @pytest.fixture
