@@ -118,3 +118,37 @@ def descriptors():
         return sorted(os.listdir("/proc/self/fd"))
 
     return listed
+
+
+@pytest.fixture(scope="session")
+def small_job():
+    """Give a job of two ranks, for parts of the agent that start none."""
+    from dsup.core.job import Job
+    from dsup.core.output import Output
+    from dsup.core.plan import Policy
+    from dsup.core.state import Spec
+
+    policy = Policy(
+        None, (10.0,), 1800.0, restart_on_user=False, checkpoints_known=False
+    )
+    return Job(
+        spec=Spec(2, 2.0, 25.0, keep_helpers=False, policy=policy),
+        argv=("python", "train.py"),
+        program="train",
+        environment={},
+        run_id="r1",
+        run_dir="/runs/r1",
+        rank_logs=False,
+        private=True,
+        agent_store=False,
+        store_python="python",
+        master_port=0,
+        comm_timeout_s=None,
+        checkpoint_dir="",
+        checkpoint_glob="",
+        resume_arg="",
+        tmp_parent="/scratch",
+        inductor_cache="/scratch/inductor",
+        options=(),
+        output=Output(()),
+    )

@@ -13,37 +13,12 @@ import pytest
 from dsup import judging
 from dsup.attribution.judge import judge
 from dsup.core import events as ev
-from dsup.core.job import Job
-from dsup.core.output import Output
-from dsup.core.plan import Policy
-from dsup.core.state import NEVER, Hang, Spec
+from dsup.core.state import NEVER, Hang
 from dsup.edges.aide import Aides
 from dsup.edges.loop import Loop
 from dsup.inquiry import Inquiry
 from dsup.report.verdict_file import to_wire
 
-POLICY = Policy(None, (10.0,), 1800.0, restart_on_user=False, checkpoints_known=False)
-JOB = Job(
-    spec=Spec(2, 2.0, 25.0, keep_helpers=False, policy=POLICY),
-    argv=("python", "train.py"),
-    program="train",
-    environment={},
-    run_id="r1",
-    run_dir="/runs/r1",
-    rank_logs=False,
-    private=True,
-    agent_store=False,
-    store_python="python",
-    master_port=0,
-    comm_timeout_s=None,
-    checkpoint_dir="",
-    checkpoint_glob="",
-    resume_arg="",
-    tmp_parent="/scratch",
-    inductor_cache="/scratch/inductor",
-    options=(),
-    output=Output(()),
-)
 SCENE = json.dumps([[], [], {}]).encode()
 
 
@@ -118,11 +93,11 @@ class Desk:
 
 
 @pytest.fixture
-def court():
+def court(small_job):
     """An inquiry into an attempt whose rank 1 was killed, its judges and its desk."""
     posted: list[ev.Event] = []
     judges, desk = Judges(), Desk()
-    inquiry = Inquiry(JOB, judges, desk, Loop(), posted.append)
+    inquiry = Inquiry(small_job, judges, desk, Loop(), posted.append)
     inquiry.begin(0, "")
     inquiry.file.pids = {0: 4000, 1: 4001}
     inquiry.file.ended(ev.RankExited("rank_exited", 5.0, 0.0, 0, 1, -9, ()))

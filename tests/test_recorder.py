@@ -11,10 +11,6 @@ import pytest
 from dsup import orders, surroundings
 from dsup.core import commands as cmd
 from dsup.core import journal
-from dsup.core.job import Job
-from dsup.core.output import Output
-from dsup.core.plan import Policy
-from dsup.core.state import Spec
 from dsup.edges.loop import Loop
 from dsup.edges.scribe import link
 from dsup.linux import cgroup
@@ -22,7 +18,6 @@ from dsup.linux.guardian import Will
 from dsup.recorder import Recorder
 from dsup.report import run_file
 
-POLICY = Policy(None, (10.0,), 1800.0, restart_on_user=False, checkpoints_known=False)
 IMPORTED = cgroup, journal, link, run_file, surroundings
 """Whoever has run out of descriptors can import nothing."""
 
@@ -42,30 +37,9 @@ def descriptors(count):
 
 
 @pytest.fixture
-def recorder(tmp_path):
+def recorder(small_job, tmp_path):
     """Make a recorder of a run whose ranks have not been started."""
-    job = Job(
-        spec=Spec(2, 2.0, 25.0, keep_helpers=False, policy=POLICY),
-        argv=("python", "train.py"),
-        program="train",
-        environment={},
-        run_id="r1",
-        run_dir=str(tmp_path),
-        rank_logs=False,
-        private=True,
-        agent_store=False,
-        store_python="python",
-        master_port=0,
-        comm_timeout_s=None,
-        checkpoint_dir="",
-        checkpoint_glob="",
-        resume_arg="",
-        tmp_parent=str(tmp_path),
-        inductor_cache=str(tmp_path),
-        options=(),
-        output=Output(()),
-    )
-    return Recorder(job, Will(), Loop())
+    return Recorder(small_job._replace(run_dir=str(tmp_path)), Will(), Loop())
 
 
 def parts_of(recorder, scanned):
